@@ -284,23 +284,6 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
-// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
-struct alignas(16) Float4 {
-  float value[4];
-};
-
-__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
-               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
-               "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
 // --- ptx/ldmatrix.cuh ------------------------------------------------------------------------------------------------
 // Four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, "ldmatrix"): lane i of the warp gives the address
 // of row i % 8 of matrix i / 8 (16-byte aligned) and gets, in word j, elements (i / 4, 2 * (i % 4)) and next of it.
@@ -348,6 +331,23 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
+// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
+// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
+struct alignas(16) Float4 {
+  float value[4];
+};
+
+__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
+               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
+               "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 

@@ -114,6 +114,33 @@ constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smal
 constexpr int warps = 8;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
+// --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
+// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
+__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
+
+// 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// log2 x on the special-function unit.
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// The larger of the two; of a number and NaN, the number.
+__device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
+
+// Two floats rounded to nearest even and packed, `low` in the lower half.
+template <Dtype dtype>
+__device__ __forceinline__ u32 pack(float low, float high) {
+  u32 word;
+  static_assert(dtype == variant::dtype);
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
 // --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
 // Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
 struct alignas(16) Float4 {
@@ -147,33 +174,6 @@ __device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
                "f"(f.value[2]), "f"(f.value[3])
                : "memory");
-}
-// --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
-// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
-__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
-
-// 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// log2 x on the special-function unit.
-__device__ __forceinline__ float log2_approx(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// The larger of the two; of a number and NaN, the number.
-__device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
-
-// Two floats rounded to nearest even and packed, `low` in the lower half.
-template <Dtype dtype>
-__device__ __forceinline__ u32 pack(float low, float high) {
-  u32 word;
-  static_assert(dtype == variant::dtype);
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  return word;
 }
 // --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
 // Division where an ulp does not matter (PTX ISA, "rcp").
@@ -273,20 +273,21 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 #endif
 }
 #endif  // ATTUNE_EMULATOR
-// --- blocks/merge.cuh ------------------------------------------------------------------------------------------------
-// How what several found in different keys of a row comes to one result: warps, the blocks of a cluster, splits of a
-// sequence. Each has a maximum m, a sum of exponentials l relative to it, and O, four columns at a time; of one that is
-// normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
-// with the same verbs ptxas orders the instructions otherwise.
+// --- blocks/merged_shift.cuh -----------------------------------------------------------------------------------------
+// What the exponentials of a row are relative to, to base 2.
 
-// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key. Of scores that
-// may be `any` the scaled one may be beyond all numbers though it is one: it is the lowest number then, so that no
-// exponent is infinity less infinity.
+// From now on: the largest m, scaled; or 0, where nobody saw a key. Where scores may be `any`, the scaled one may be
+// -inf though m is a number: then it is the lowest number, so that no exponent is infinity less infinity.
 template <bool any = false>
 __device__ __forceinline__ float merged_shift(float largest, float scaled) {
   if constexpr (any) return larger(scaled, -3.40282347e38f);
   return largest == minus_infinity() ? 0.0f : scaled;
 }
+// --- blocks/merge.cuh ------------------------------------------------------------------------------------------------
+// How what several found in different keys of a row comes to one result: warps, the blocks of a cluster, splits of a
+// sequence. Each has a maximum m, a sum of exponentials l relative to it, and O, four columns at a time; of one that is
+// normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
+// with the same verbs ptxas orders the instructions otherwise.
 
 // Adds what one found to l and O; `weight` is 2^(its m - shift).
 __device__ __forceinline__ void merge_part(float& l, Float4& O, float weight, float part_l, const Float4& part_O) {

@@ -257,32 +257,6 @@ __device__ __forceinline__ void store_shared(u32 address, float value) {
 __device__ __forceinline__ void store_shared(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
-// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
-// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
-struct alignas(16) Float4 {
-  float value[4];
-};
-
-__device__ __forceinline__ Float4 load_shared_floats(u32 address) {
-  Float4 f;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
-               : "r"(address)
-               : "memory");
-  return f;
-}
-
-__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
-               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
-               "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
@@ -309,6 +283,32 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   static_assert(dtype == variant::dtype);
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
+}
+// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
+// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
+struct alignas(16) Float4 {
+  float value[4];
+};
+
+__device__ __forceinline__ Float4 load_shared_floats(u32 address) {
+  Float4 f;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
+               : "r"(address)
+               : "memory");
+  return f;
+}
+
+__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
+               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
+               "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
 }
 // --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
 // Division where an ulp does not matter (PTX ISA, "rcp").
@@ -632,20 +632,21 @@ struct CacheCopy {
     }
   }
 };
-// --- blocks/merge.cuh ------------------------------------------------------------------------------------------------
-// How what several found in different keys of a row comes to one result: warps, the blocks of a cluster, splits of a
-// sequence. Each has a maximum m, a sum of exponentials l relative to it, and O, four columns at a time; of one that is
-// normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
-// with the same verbs ptxas orders the instructions otherwise.
+// --- blocks/merged_shift.cuh -----------------------------------------------------------------------------------------
+// What the exponentials of a row are relative to, to base 2.
 
-// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key. Of scores that
-// may be `any` the scaled one may be beyond all numbers though it is one: it is the lowest number then, so that no
-// exponent is infinity less infinity.
+// From now on: the largest m, scaled; or 0, where nobody saw a key. Where scores may be `any`, the scaled one may be
+// -inf though m is a number: then it is the lowest number, so that no exponent is infinity less infinity.
 template <bool any = false>
 __device__ __forceinline__ float merged_shift(float largest, float scaled) {
   if constexpr (any) return larger(scaled, -3.40282347e38f);
   return largest == minus_infinity() ? 0.0f : scaled;
 }
+// --- blocks/merge.cuh ------------------------------------------------------------------------------------------------
+// How what several found in different keys of a row comes to one result: warps, the blocks of a cluster, splits of a
+// sequence. Each has a maximum m, a sum of exponentials l relative to it, and O, four columns at a time; of one that is
+// normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
+// with the same verbs ptxas orders the instructions otherwise.
 
 // Adds what one found to l and O; `weight` is 2^(its m - shift).
 __device__ __forceinline__ void merge_part(float& l, Float4& O, float weight, float part_l, const Float4& part_O) {

@@ -217,31 +217,6 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
-// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
-struct alignas(16) Float4 {
-  float value[4];
-};
-
-__device__ __forceinline__ Float4 load_global_floats(const float* pointer) {
-  Float4 f;
-  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
-               : "l"(__cvta_generic_to_global(pointer)));
-  return f;
-}
-
-__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
-               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
-               "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
 // --- ptx/ldmatrix.cuh ------------------------------------------------------------------------------------------------
 // Four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, "ldmatrix"): lane i of the warp gives the address
 // of row i % 8 of matrix i / 8 (16-byte aligned) and gets, in word j, elements (i / 4, 2 * (i % 4)) and next of it.
@@ -289,6 +264,31 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
+// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
+// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
+struct alignas(16) Float4 {
+  float value[4];
+};
+
+__device__ __forceinline__ Float4 load_global_floats(const float* pointer) {
+  Float4 f;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
+               : "l"(__cvta_generic_to_global(pointer)));
+  return f;
+}
+
+__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
+               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
+               "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
 #endif  // ATTUNE_EMULATOR
 // --- blocks/partial_chunk.cuh ----------------------------------------------------------------------------------------
 // The last chunk of a row whose columns are no multiple of 8, which the row's end cuts.
@@ -479,15 +479,11 @@ struct CausalMask {
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
   return limit > 0 ? (limit + size - 1) / size : 0;
 }
-// --- blocks/merge.cuh ------------------------------------------------------------------------------------------------
-// How what several found in different keys of a row comes to one result: warps, the blocks of a cluster, splits of a
-// sequence. Each has a maximum m, a sum of exponentials l relative to it, and O, four columns at a time; of one that is
-// normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
-// with the same verbs ptxas orders the instructions otherwise.
+// --- blocks/merged_shift.cuh -----------------------------------------------------------------------------------------
+// What the exponentials of a row are relative to, to base 2.
 
-// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key. Of scores that
-// may be `any` the scaled one may be beyond all numbers though it is one: it is the lowest number then, so that no
-// exponent is infinity less infinity.
+// From now on: the largest m, scaled; or 0, where nobody saw a key. Where scores may be `any`, the scaled one may be
+// -inf though m is a number: then it is the lowest number, so that no exponent is infinity less infinity.
 template <bool any = false>
 __device__ __forceinline__ float merged_shift(float largest, float scaled) {
   if constexpr (any) return larger(scaled, -3.40282347e38f);

@@ -298,23 +298,6 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
-// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
-// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
-struct alignas(16) Float4 {
-  float value[4];
-};
-
-__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
-               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
-               "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
 #endif  // ATTUNE_EMULATOR
 // --- blocks/partial_chunk.cuh ----------------------------------------------------------------------------------------
 // The last chunk of a row whose columns are no multiple of 8, which the row's end cuts.
@@ -812,15 +795,11 @@ __device__ __forceinline__ void finish_scores(float (&S)[row_tiles][columns][4],
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], {at.row + i * 16, at.key});
 }
-// --- blocks/merge.cuh ------------------------------------------------------------------------------------------------
-// How what several found in different keys of a row comes to one result: warps, the blocks of a cluster, splits of a
-// sequence. Each has a maximum m, a sum of exponentials l relative to it, and O, four columns at a time; of one that is
-// normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
-// with the same verbs ptxas orders the instructions otherwise.
+// --- blocks/merged_shift.cuh -----------------------------------------------------------------------------------------
+// What the exponentials of a row are relative to, to base 2.
 
-// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key. Of scores that
-// may be `any` the scaled one may be beyond all numbers though it is one: it is the lowest number then, so that no
-// exponent is infinity less infinity.
+// From now on: the largest m, scaled; or 0, where nobody saw a key. Where scores may be `any`, the scaled one may be
+// -inf though m is a number: then it is the lowest number, so that no exponent is infinity less infinity.
 template <bool any = false>
 __device__ __forceinline__ float merged_shift(float largest, float scaled) {
   if constexpr (any) return larger(scaled, -3.40282347e38f);

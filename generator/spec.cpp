@@ -399,6 +399,7 @@ class SpecReader {
 
   /// Where a byte of a scalar's text stands in the file: behind a quote, or on the lines after the sign of a block.
   /// What is one space or line break in the text may be a line break and the next line's indentation in the file.
+  /// Escapes behind quotes are not followed.
   [[nodiscard]] Location place_of(const YamlNode& scalar, std::size_t offset) const {
     const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
     Location where = scalar.where;
@@ -415,7 +416,7 @@ class SpecReader {
     for (std::size_t i = 0; i < offset; ++i) {
       if (!is_space(scalar.text[i])) {
         ++at;
-      } else if (i + 1 == scalar.text.size() || !is_space(scalar.text[i + 1])) {
+      } else if (i + 1 < scalar.text.size() && !is_space(scalar.text[i + 1])) {
         skip_spaces();
       }
     }

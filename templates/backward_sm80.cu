@@ -72,8 +72,8 @@ constexpr bool deterministic = true;
 using PlainParams = Select<variant::score || variant::mask, AttuneExpressedBackwardParams, AttuneBackwardParams>;
 
 constexpr int threads = variant::warps * warp_size;
-// Whether warps share two tiles of keys, of which each alone would have one, as all have as many pieces of 16 by 32
-// then, of S and of dK. Where shared memory is short P has no place.
+// Whether two warps share two tiles of keys, where each would have one of its own: only if the pieces of S and of dK,
+// 16 by 32, divide evenly among all warps. With one stage, where shared memory is short, P has no place there.
 constexpr int score_elements = variant::B_c * variant::B_r;
 constexpr int key_elements = variant::B_c * variant::head_dim;
 constexpr bool pairs_keys = !variant::deterministic && variant::stages > 1 && variant::B_c % 32 == 0 &&

@@ -155,7 +155,7 @@ class Parser {
     Parser& parser_;
   };
 
-  /// Whether it is known to be 0, a sign and the conversion of an integer apart.
+  /// Whether it is known to be 0: also behind a minus, or as an integer that was made real.
   [[nodiscard]] bool is_zero(const Node& node) const {
     if (node.op == Op::number) return node.number == 0;
     if (node.type == Type::integer) {
@@ -374,8 +374,8 @@ class Parser {
     if (parameter != known_.end()) return lookup(token, *parameter);
     std::vector<std::string> words(name_words.begin(), name_words.end());
     for (const Parameter& one : known_) words.push_back(one.name);
-    if (token.text == "inf" || token.text == "infinity" || token.text == "nan") {
-      wrong(token, fmt::format("there is no name {}", token.text), "a mask, which hides a key");
+    if (use_ == Use::score && token.text == "inf") {
+      wrong(token, "there is no name inf", "a mask, which hides keys");
     }
     const std::string near = token.text.size() > 2 ? nearest_word(std::string{token.text}, words) : "";
     wrong(token, fmt::format("there is no name {}", token.text),

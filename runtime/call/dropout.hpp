@@ -21,7 +21,7 @@ inline unsigned kept_values(float dropout_p) {
   return static_cast<unsigned>(std::clamp(std::lround((1 - dropout_p) * 256), 1L, 256L));
 }
 
-/// Adds a line where the probability is none, and where kernels would take an offset for another one.
+/// Adds a line where p is no probability, or where the offset has more bits than kernels use.
 inline void check_dropout(std::vector<std::string>& found, const attune_dropout& dropout) {
   constexpr int offset_bits = 44;
   if (!(dropout.p >= 0 && dropout.p < 1)) {

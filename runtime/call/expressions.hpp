@@ -38,7 +38,7 @@ ExpressionExtents expression_extents(const OneProblem& problem) {
   return extents;
 }
 
-/// What a score and a mask mean differently by one name; "" where there is nothing.
+/// A message where a score and a mask give one name to different arrays, else "".
 std::string conflict_of(const CallExpressions& expressions);
 
 /// What a caller gives; nothing where it knows of none.

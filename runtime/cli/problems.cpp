@@ -71,9 +71,10 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
   result.head_dim = variant.head_dim;
   result.head_dim_v = variant.head_dim_v;
   result.causal = result.causal || variant.causal != 0;
-  const bool has_limits = named.window_left != -1 || named.window_right != -1;
-  if (variant.window != 0 && !has_limits) set_window(result, result.seqlen_k / 4, 0);
+  const bool has_window_bounds = named.window_left != -1 || named.window_right != -1;
+  if (variant.window != 0 && !has_window_bounds) set_window(result, result.seqlen_k / 4, 0);
   if (variant.softcap != 0 && result.softcap == 0) result.softcap = usual_softcap;
+  result.expressions = CallExpressions::of(variant);
   if (variant.ragged != 0) make_ragged(result);
   if (variant.paged != 0) make_paged(result);
   if (variant.gqa_ratio > 0 && named.heads_kv == left_out && result.heads_q % variant.gqa_ratio == 0) {

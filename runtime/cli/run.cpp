@@ -44,6 +44,7 @@ DecodeProblem decode_problem(const Variant& variant, const RunOptions& options) 
   problem.dtype = static_cast<Dtype>(variant.dtype);
   problem.head_dim = variant.head_dim;
   if (variant.softcap != 0 && problem.softcap == 0) problem.softcap = usual_softcap;
+  problem.expressions = CallExpressions::of(variant);
   if (variant.paged != 0) {
     constexpr int usual_page_size = 64;
     problem.page_size = usual_page_size;
@@ -299,7 +300,8 @@ Command run_command(CLI::App& root) {
   app->add_flag("--json", options->json, "Print the tables as JSON");
   options->problem.add_sizes(*app);
   options->problem.add_limits(*app);
-  app->footer(R"(Each variant is launched on a few small problems, or on the one whose sizes or limits are given;
+  app->footer(
+      R"(Each variant is launched on a few small problems, or on the one whose sizes, window or soft cap are given;
 outputs are poisoned beforehand and compared with float64 on the CPU. The emulator runs the same source on the CPU,
 thread by thread, and stops at what no GPU promises to get right: a race, a stray or misaligned access, a value nobody
 wrote.
@@ -307,7 +309,6 @@ Examples:
   attune run specs/quickstart.yaml
   attune run specs/quickstart.yaml --batch 2 --heads-q 32 --heads-kv 8 --seqlen-q 1000
   attune run specs/quickstart.yaml --device emulator --bank-conflicts
-  attune run window.yaml --window-left 1000 --window-right 0
   attune run specs/decode.yaml
   attune run specs/backward_sm80.yaml
   attune run specs/prefill_sm80.yaml --device none --json)");

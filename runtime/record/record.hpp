@@ -2,6 +2,7 @@
 //
 // $ATTUNE_RECORD names the file, in which %p stands for the process's id. Each line is a JSON object: an operation, the
 // fields of its problem and how many calls the line stands for; fields that are left out have their usual value.
+// "score" and "mask" are expressions as texts, "sink" is true where there are logits.
 //
 //   {"operation":"decode","dtype":"bf16","batch":8,"seqlen_q":1,"heads_q":32,...,"calls":1}
 //
@@ -12,7 +13,7 @@
 //
 // Lengths hardly ever repeat, so problems that differ in nothing but sizes within a power of two, and that every
 // registry serves alike (Problem::key()), count as one: the first of them stands for all. A record stays small however
-// long a server runs.
+// long a server runs, but for one whose texts have numbers in them that change.
 #pragma once
 
 #include <cstddef>
@@ -103,7 +104,8 @@ inline constexpr std::size_t largest_record = std::size_t{1} << 30;  // bytes
 /// mistake, or it is blank.
 bool is_record(std::string_view text);
 
-/// Problems that count as one together, their calls added up, in an order that depends on the problems alone.
+/// Problems that count as one together, their calls added up, in an order that depends on the problems alone (of
+/// expressions, on which was met first).
 std::vector<Recorded> merged(const std::vector<Recorded>& recorded);
 
 }  // namespace attune

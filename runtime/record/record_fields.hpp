@@ -2,12 +2,16 @@
 #pragma once
 
 #include <bit>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "generator/expression/pool.hpp"
 #include "generator/variant.hpp"
+#include "runtime/call/expressions.hpp"
+#include "runtime/call/limits.hpp"
 #include "runtime/call/problem_json.hpp"
 
 namespace attune {
@@ -35,7 +39,7 @@ void add_record_fields(Json& line, const P& problem) {
 }
 
 /// The number of a text, which may be spelled in any way; 0 where there is none.
-inline int read_expression(JsonFields& line, std::string_view key, expression::Use use) {
+inline int recorded_expression(JsonFields& line, std::string_view key, expression::Use use) {
   const Json* const text = line.find(key);
   if (text == nullptr) return 0;
   if (text->is_string()) {
@@ -53,9 +57,11 @@ P read_record_fields(JsonFields& line) {
     read_json(line, field, field.key, !field.is_always_recorded(), problem.*field.member);
   });
   if constexpr (Expressed<P>) {
-    problem.expressions.score = read_expression(line, "score", expression::Use::score);
-    problem.expressions.mask = read_expression(line, "mask", expression::Use::mask);
+    problem.expressions.score = recorded_expression(line, "score", expression::Use::score);
+    problem.expressions.mask = recorded_expression(line, "mask", expression::Use::mask);
     problem.expressions.sink = line.flag("sink") ? 1 : 0;
+    if (std::string conflict = conflict_of(problem.expressions); !conflict.empty()) line.problem(std::move(conflict));
+    if constexpr (requires { problem.causal; }) take_limits(problem);  // as a call does
   }
   return problem;
 }

@@ -4,19 +4,11 @@
 // with the same verbs ptxas orders the instructions otherwise.
 #pragma once
 
+#include "blocks/merged_shift.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/math.cuh"
 #include "ptx/reciprocal.cuh"
 #include "types.h"
-
-// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key. Of scores that
-// may be `any` the scaled one may be beyond all numbers though it is one: it is the lowest number then, so that no
-// exponent is infinity less infinity.
-template <bool any = false>
-__device__ __forceinline__ float merged_shift(float largest, float scaled) {
-  if constexpr (any) return larger(scaled, -3.40282347e38f);
-  return largest == minus_infinity() ? 0.0f : scaled;
-}
 
 // Adds what one found to l and O; `weight` is 2^(its m - shift).
 __device__ __forceinline__ void merge_part(float& l, Float4& O, float weight, float part_l, const Float4& part_O) {

@@ -3,7 +3,7 @@
 // a quad share a row.
 #pragma once
 
-#include "blocks/merge.cuh"
+#include "blocks/merged_shift.cuh"
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"

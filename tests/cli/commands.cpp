@@ -239,6 +239,12 @@ TEST_CASE("run takes a window's width and a soft cap, which no spec says, and a 
     CHECK(unsound.exit_code == 2);
     CHECK(contains(unsound.out + unsound.err, "window_left is -2;"));
   }
+  for (const char* expressed : {"template: prefill_sm80\nhead_dim: 64\nB_c: 64\nmask: (k + q) % 3 != 0\n",
+                                "template: decode_sm80\nhead_dim: 64\nscore: s + 0.5 * h\nsink: true\n"}) {
+    const ToolResult result = run(expressed, {"--heads-q", "2", "--seqlen-q", "3", "--seqlen-k", "70"});
+    CHECK(result.exit_code == 0);
+    CHECK(json::parse(result.out)["checks"][0]["problems"] == 1);
+  }
   const ToolResult unserved =
       run("template: prefill_sm80\nhead_dim: 64\nB_c: 64\n", {"--window-left", "40", "--softcap", "5"});
   CHECK(unserved.exit_code == 1);

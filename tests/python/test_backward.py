@@ -157,9 +157,12 @@ def test_rows_that_no_sequence_uses_have_gradients_of_zeros_whatever_memory_held
 
 
 @pytest.mark.parametrize("head_dim", [96, 192])
-def test_rows_that_tensor_maps_do_not_take_get_the_workspace_of_the_kernel_that_does(head_dim):
+@pytest.mark.parametrize("expanded", [1, 3], ids=["batch", "all"])
+def test_rows_that_tensor_maps_do_not_take_get_the_workspace_of_the_kernel_that_does(
+    head_dim, expanded
+):
     dout, q, k, v = inputs(head_dim=head_dim)
-    dout = np.broadcast_to(dout[:1], dout.shape)
+    dout = np.broadcast_to(dout[(slice(1),) * expanded], dout.shape)
     out, lse, _ = attune.flash_attn_func(q, k, v, return_attn_probs=True)
     found = attune.flash_attn_backward(dout, q, k, v, out, lse, deterministic=False)
     assert_gradients(found, dout, q, k, v)

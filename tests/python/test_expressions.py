@@ -179,11 +179,6 @@ def test_a_bare_index_says_what_a_dimension_is_counted_by():
     check(found, expected)
 
 
-# One sequence's attention, whatever the batch that it came in: functions that are traced, and evaluated on index arrays.
-
-TREE = np.array(
-    [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0]], "int32"
-)  # who sees whom of the last tokens
 @pytest.mark.parametrize("pad", [1, 3, 70])
 def test_keys_before_the_first_of_a_padded_cache_have_no_position(pad):
     """Nor are blocks of keys that begin among them judged by positions below 0."""
@@ -204,6 +199,12 @@ def test_keys_before_the_first_of_a_padded_cache_have_no_position(pad):
 
     check([x[0] for x in found], of_sequence(0, q, k, v, None, seen))
 
+
+# One sequence's attention, whatever the batch that it came in: functions that are traced, and evaluated on index arrays.
+
+TREE = np.array(
+    [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0]], "int32"
+)  # who sees whom of the last tokens
 
 EVERYWHERE = {
     "slopes of each sequence": (

@@ -95,6 +95,10 @@ TEST_CASE("what is wrong with a spec's expressions is named with file, line and 
     CHECK(problem_of(std::string("template: decode_sm80\nmask: ") + lines)
               .starts_with("spec.yaml:" + std::to_string(line) + ":3: there is no name m"));
   }
+  for (const char* sign : {"|", ">", ">-"}) {
+    CHECK(problem_of(std::string("template: decode_sm80\nmask: ") + sign + "\n  k <\nhead_dim: 64\n")
+              .starts_with("spec.yaml:3:6: something is missing at the end"));
+  }
   CHECK(problem_of("template: decode_sm80\nmask: k + p\n") ==
         "spec.yaml:2:7: the mask is an integer; it must be a boolean; as in k <= p");
   CHECK(problem_of("template: prefill_sm80\nparams: {s: {per: [head], dtype: fp32}}\n")

@@ -55,7 +55,7 @@ TEST_CASE("heads that share keys have as many parts as give each multiprocessor 
   CHECK(workspace_of(kernel(true, true), problem_of(32, 32, 4096, true), h200).head_parts == 1);
 }
 
-TEST_CASE("no workspace is larger than attune_backward_args says") {
+TEST_CASE("no workspace of a Hopper kernel is larger than attune_backward_args says") {
   constexpr double row_bytes = 8 + 4 * 256 + 1.0 / 4;
   constexpr double key_bytes = 8 * 256 + 1;
   const auto padded = [](long long rows) { return (rows + 127) / 128 * 128; };

@@ -109,7 +109,7 @@ typedef struct attune_tensor {
 typedef struct attune_dropout {
   float p;              /* at least 0, less than 1; 0: none */
   int64_t seed;         /* any */
-  int64_t offset;       /* any below 2^44: another one for each call with the same seed */
+  int64_t offset;       /* 0 or more, below 2^44: another one for each call with the same seed */
   const int64_t* state; /* seed and offset in device memory, in place of those two: what a CUDA graph that drops other
                            weights in each replay needs, and must have; null: those two */
 } attune_dropout;
@@ -542,10 +542,9 @@ ATTUNE_API attune_status attune_rotary_embedding(attune_registry* registry, cons
                                                  void* stream);
 
 /* Bytes of workspace that attune_backward needs for these shapes and strides on the current context's device. A tensor
- * all of whose strides are 0 is taken for one without padding: it need not be there yet. Pointers are not read, other
- * than whether cu_seqlens_q and cu_seqlens_k are null; the kernel is loaded as attune_backward does. Enough, too, for a
- * kernel that is to take over. Shorter sequences may need more, whose query heads are in parts: the bound that
- * attune_backward_args names holds for all. */
+ * whose data is null is taken for a contiguous one: it need not be there yet. Pointers are not read, other than whether
+ * they are null; the kernel is loaded as attune_backward does. Enough, too, for a kernel that is to take over. Shorter
+ * sequences may need more, whose query heads are in parts: the bound that attune_backward_args names holds for all. */
 ATTUNE_API attune_status attune_backward_workspace(attune_registry* registry, const attune_backward_args* args,
                                                    size_t* bytes);
 

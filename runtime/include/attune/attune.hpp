@@ -501,7 +501,7 @@ class Attention {
 
   /// Bytes of workspace that a call of this shape needs; its pointers are not looked at. Throws Error.
   [[nodiscard]] std::size_t workspace(const Decode& call) const { return bytes_of(&attune_decode_workspace, call); }
-  /// Likewise. Strides count where a tensor has some.
+  /// Likewise. Strides count of tensors that have data.
   [[nodiscard]] std::size_t backward_workspace(const Backward& call) const {
     return bytes_of(&attune_backward_workspace, call);
   }

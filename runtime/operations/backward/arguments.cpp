@@ -109,15 +109,12 @@ void check_apart(std::vector<std::string>& found, const attune_backward_args& ar
   }
 }
 
-/// Whether tensor maps take those that kernels of them read and write. Who asks for sizes may not know strides yet, and
-/// leaves them 0: such tensors are `unknown`, and are taken for those that maps take.
-enum class ZeroStrides { unknown, meant };
-
-bool has_mappable_tensors(const attune_backward_args& args, const BackwardProblem& problem, ZeroStrides zeros) {
+/// Whether tensor maps take those that kernels of them read and write. One without data is not there yet, as where
+/// sizes are asked for: it is taken for one that maps take.
+bool has_mappable_tensors(const attune_backward_args& args, const BackwardProblem& problem) {
   const Shapes shapes(problem);
   const auto is_mappable = [&](const attune_tensor& tensor, const Extents& extents) {
-    const bool none = tensor.stride_batch == 0 && tensor.stride_seq == 0 && tensor.stride_head == 0;
-    return (none && zeros == ZeroStrides::unknown) || has_mappable_strides(tensor, extents, problem.ragged);
+    return tensor.data == nullptr || has_mappable_strides(tensor, extents, problem.ragged);
   };
   return is_mappable(args.q, shapes.q) && is_mappable(args.k, shapes.k) && is_mappable(args.v, shapes.v) &&
          is_mappable(args.dout, shapes.o) && is_mappable(args.dk, shapes.k) && is_mappable(args.dv, shapes.v);
@@ -167,7 +164,7 @@ BackwardProblem check_shapes(const attune_backward_args& args) {
   BackwardProblem problem = read_problem(args);
   throw_if_any(problems_of(problem));
   set_window(problem, problem.window_left, problem.window_right);
-  problem.mappable_strides = has_mappable_tensors(args, problem, ZeroStrides::unknown);
+  problem.mappable_strides = has_mappable_tensors(args, problem);
   return problem;
 }
 
@@ -184,7 +181,7 @@ BackwardProblem check_arguments(const attune_backward_args& args) {
   }
   throw_if_any(found);
   set_window(problem, problem.window_left, problem.window_right);
-  problem.mappable_strides = has_mappable_tensors(args, problem, ZeroStrides::meant);
+  problem.mappable_strides = has_mappable_tensors(args, problem);
   return problem;
 }
 

@@ -153,8 +153,8 @@ Problem read_problem(const attune_prefill_args& args) {
   return problem;
 }
 
-/// Without keys nothing of Q is multiplied: the problem is then that of V's columns alone, which have kernels where two
-/// head dimensions have none.
+/// Without keys Q is never multiplied. The problem is then one with V's head_dim alone: there are kernels for that
+/// where there are none for two head dimensions.
 void forget_keys(Problem& problem) {
   const bool no_keys = problem.seqlen_k == 0 || problem.stored_keys() == 0 || problem.stored_key_sequences() == 0;
   if (!no_keys || problem.head_dim_of_v() >= problem.head_dim) return;

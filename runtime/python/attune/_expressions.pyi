@@ -65,8 +65,8 @@ def attention(
             its sequence; p, its position among the keys, q + seqlen_k - seqlen_q; k, the key's position
             in its sequence; h and hk, the heads of q and of k; b, the sequence; and of parameters, by
             their names. Arithmetic + - * / // %, comparisons, and, or, not, min, max, abs, exp2, log2,
-            tanh, select(condition, yes, no). A function takes some of these by name and writes & | ~
-            for and, or, not; attune.select and others are its functions.
+            tanh, real(integer), select(condition, yes, no). A function takes some of these by name and
+            writes & | ~ for and, or, not; attune.select and others are its functions.
         mask: Which keys a query sees of those that causal and window_size leave it, without s.
         params: Arrays that expressions look up by name, float32 or int32, contiguous, on q's device. A
             dimension that is indexed by a name alone is counted by it (h: heads_q, hk: heads_kv, b:

@@ -82,7 +82,7 @@ OPTIONS = (
         "dropout_p",
         "float",
         """The probability, at least 0 and less than 1, with which each weight is dropped; the others
-are divided by 1 - dropout_p. It is rounded to a multiple of 1/256: to none below 1/512, and
+are divided by 1 - dropout_p. It is rounded to a multiple of 1/256: to none up to 1/512, and
 to 255/256 at most.""",
         0.0,
     ),
@@ -127,7 +127,7 @@ There are no second ones.""",
 contiguous; the other strides are multiples of 8 elements in any order, and the first
 element is aligned to 16 bytes. Where head_dim is no multiple of 8, padded copies of q, k
 and v are made first, and the result is a view of their width. Any of batch, seqlen_q and
-seqlen_k may be 0: without keys the result is zeros.""",
+seqlen_k may be 0: without keys the result is zeros (not where v has the larger head_dim).""",
         ),
         Argument(
             "k",
@@ -139,8 +139,8 @@ and dtype are those of q.""",
             "v",
             "Array",
             """as k, but its head_dim may be another one on GPUs of compute capability 9.0: 192 and 128
-have a kernel of their own, which serves what is smaller too. It takes no arrays that are
-expanded, whose strides are 0.""",
+have a kernel of their own, which serves what is smaller too. That kernel takes no expanded
+arrays, whose strides are 0.""",
         ),
         *OPTIONS,
         *ADDITIONS,

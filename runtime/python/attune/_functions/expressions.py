@@ -34,8 +34,8 @@ SCORE = Argument(
 its sequence; p, its position among the keys, q + seqlen_k - seqlen_q; k, the key's position
 in its sequence; h and hk, the heads of q and of k; b, the sequence; and of parameters, by
 their names. Arithmetic + - * / // %, comparisons, and, or, not, min, max, abs, exp2, log2,
-tanh, select(condition, yes, no). A function takes some of these by name and writes & | ~
-for and, or, not; attune.select and others are its functions.""",
+tanh, real(integer), select(condition, yes, no). A function takes some of these by name and
+writes & | ~ for and, or, not; attune.select and others are its functions.""",
     None,
     by_name=True,
     schema=("str? score",),

@@ -41,14 +41,14 @@ def flash_attn_func(
             contiguous; the other strides are multiples of 8 elements in any order, and the first
             element is aligned to 16 bytes. Where head_dim is no multiple of 8, padded copies of q, k
             and v are made first, and the result is a view of their width. Any of batch, seqlen_q and
-            seqlen_k may be 0: without keys the result is zeros.
+            seqlen_k may be 0: without keys the result is zeros (not where v has the larger head_dim).
         k: (batch, seqlen_k, heads_kv, head_dim), where heads_kv divides heads_q; framework, device
             and dtype are those of q.
         v: as k, but its head_dim may be another one on GPUs of compute capability 9.0: 192 and 128
-            have a kernel of their own, which serves what is smaller too. It takes no arrays that are
-            expanded, whose strides are 0.
+            have a kernel of their own, which serves what is smaller too. That kernel takes no expanded
+            arrays, whose strides are 0.
         dropout_p: The probability, at least 0 and less than 1, with which each weight is dropped; the others
-            are divided by 1 - dropout_p. It is rounded to a multiple of 1/256: to none below 1/512, and
+            are divided by 1 - dropout_p. It is rounded to a multiple of 1/256: to none up to 1/512, and
             to 255/256 at most.
         softmax_scale: Finite, 0 or more, and under jax.jit no traced value. By default
             1 / sqrt(head_dim).
@@ -306,9 +306,9 @@ def flash_attn_varlen_func(
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None),
-        where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written, nor have
-        they a gradient, but zeros where seqused_q or seqused_k leaves rows out. There is no gradient of keys
-        in a cache.
+        where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written, and their
+        gradients neither; where seqused_q or seqused_k is given, gradients of unused rows are zeros. There
+        is no gradient of keys in a cache.
 
     The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
     NotImplementedError. A cache is never copied: where its head_dim is no multiple of 8, its strides

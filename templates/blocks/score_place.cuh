@@ -43,8 +43,13 @@ struct ScoreRows {
     return {q, q + diagonal - first_key, key - first_key, head + row - q * ratio, kv_head, batch};
   }
 
+  // The queries of some rows. Who asks about block after block asks this once: it takes two divisions.
+  __device__ __forceinline__ Range queries(int row, int rows) const { return {query(row), query(row + rows - 1)}; }
+
   __device__ __forceinline__ ScoreBox box(int row, int rows, int key, int keys) const {
-    const Range q{query(row), query(row + rows - 1)};
+    return box(queries(row, rows), key, keys);
+  }
+  __device__ __forceinline__ ScoreBox box(const Range& q, int key, int keys) const {
     return {q,
             {q.low + diagonal - first_key, q.high + diagonal - first_key},
             {key - first_key, key + keys - 1 - first_key},
@@ -65,7 +70,10 @@ struct PaddedScoreRows : ScoreRows {
   __device__ __forceinline__ static int position(int k) { return maximum_of(k, 0); }
 
   __device__ __forceinline__ ScoreBox box(int row, int rows, int key, int keys) const {
-    ScoreBox box = ScoreRows::box(row, rows, key, keys);
+    return box(queries(row, rows), key, keys);
+  }
+  __device__ __forceinline__ ScoreBox box(const Range& q, int key, int keys) const {
+    ScoreBox box = ScoreRows::box(q, key, keys);
     box.k = {position(box.k.low), position(box.k.high)};
     return box;
   }

@@ -220,6 +220,9 @@ struct ScoreRows {
     const int q = query(row);
     return {q, q + diagonal - first_key, key - first_key, head + row - q * ratio, kv_head, batch};
   }
+
+  // The queries of some rows. Who asks about block after block asks this once: it takes two divisions.
+  __device__ __forceinline__ Range queries(int row, int rows) const { return {query(row), query(row + rows - 1)}; }
 };
 // --- blocks/sequence_rows.cuh ----------------------------------------------------------------------------------------
 // Where a sequence of a ragged batch lies among the rows of all, which only the device knows.

@@ -17,6 +17,9 @@
 
 template <int bound, int rows_per_vote>
 struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
+  // 2 to the power of -150 rounds to 0 in fp32; and what is far from 0 may be off by some.
+  static constexpr float least_weight = 160.0f;
+
   float scale;              // of products, in base 2
   float slope[2];           // what a key adds, of each row, before that scale
   float added[2];           // by the block's first key of this lane, behind it
@@ -65,16 +68,19 @@ struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
     }
   }
 
-  // Of row h: given the largest score of this lane's columns, what exponents are relative to from now on.
-  __device__ __forceinline__ void follow(int h, float largest) {
+  // Of row h: given the largest score of this lane's columns, what exponents are relative to from now on. False if no
+  // weight of the warp's rows h is more than 0.
+  __device__ __forceinline__ bool follow(int h, float largest) {
     float top = largest * scale + added[h];
     top = larger(top, shuffle_xor(top, 1));
     top = larger(top, shuffle_xor(top, 2));
+    const bool weighs = any_lane(!(top < this->m[h] - least_weight));
     if constexpr (variant::rescale_bound == 0) {
       this->m[h] = larger(this->m[h], top);
     } else {
       if (top > this->m[h] + bound) this->m[h] = top;
     }
+    return weighs;
   }
 };
 
@@ -90,7 +96,8 @@ __device__ __forceinline__ void tilt_block(Softmax& softmax, const Expressions& 
   softmax.begin_block(expressions, rows, at, log2_e);
 }
 
-// As update() of other softmaxes.
+// As update() of other softmaxes. Where a slope is steep most blocks are so far from a row that its weights there are 0
+// in fp32: of such rows of a warp no exponential is computed, and the bits are those of all.
 template <Dtype dtype, class Softmax, int columns, class Between>
 __device__ __forceinline__ void update_tilted(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                               const Between& between) {
@@ -102,34 +109,53 @@ __device__ __forceinline__ void update_tilted(Softmax& softmax, float (&S)[colum
     softmax.tilt(S[n][1], 0, n, 1);
     largest = larger(larger(largest, S[n][0]), S[n][1]);
   }
-  softmax.follow(0, largest);
+  bool weighs = softmax.follow(0, largest);
   const float scale = softmax.scale;
   float shift = softmax.added[0] - softmax.m[0];
   largest = S[0][2];
   float sum[2][2] = {}, half = 0.0f;
+  if (weighs) {
 #pragma unroll
-  for (int n = 0; n < columns; ++n) {
-    S[n][0] = exp2_approx(S[n][0] * scale + shift);
-    S[n][1] = exp2_approx(S[n][1] * scale + shift);
-    sum[0][0] += S[n][0];
-    sum[0][1] += S[n][1];
-    if (n == columns / 2) half = sum[0][0] + sum[0][1];
-    softmax.tilt(S[n][2], 1, n, 0);
-    softmax.tilt(S[n][3], 1, n, 1);
-    largest = larger(larger(largest, S[n][2]), S[n][3]);
+    for (int n = 0; n < columns; ++n) {
+      S[n][0] = exp2_approx(S[n][0] * scale + shift);
+      S[n][1] = exp2_approx(S[n][1] * scale + shift);
+      sum[0][0] += S[n][0];
+      sum[0][1] += S[n][1];
+      if (n == columns / 2) half = sum[0][0] + sum[0][1];
+      softmax.tilt(S[n][2], 1, n, 0);
+      softmax.tilt(S[n][3], 1, n, 1);
+      largest = larger(larger(largest, S[n][2]), S[n][3]);
+    }
+  } else {
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+      S[n][0] = S[n][1] = 0.0f;
+      softmax.tilt(S[n][2], 1, n, 0);
+      softmax.tilt(S[n][3], 1, n, 1);
+      largest = larger(larger(largest, S[n][2]), S[n][3]);
+    }
   }
-  softmax.follow(1, largest);
+  weighs = softmax.follow(1, largest);
   shift = softmax.added[1] - softmax.m[1];
   settle(S);
   between(half);
+  if (weighs) {
 #pragma unroll
-  for (int n = 0; n < columns; ++n) {
-    S[n][2] = exp2_approx(S[n][2] * scale + shift);
-    S[n][3] = exp2_approx(S[n][3] * scale + shift);
-    sum[1][0] += S[n][2];
-    sum[1][1] += S[n][3];
-    P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
-    P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
+    for (int n = 0; n < columns; ++n) {
+      S[n][2] = exp2_approx(S[n][2] * scale + shift);
+      S[n][3] = exp2_approx(S[n][3] * scale + shift);
+      sum[1][0] += S[n][2];
+      sum[1][1] += S[n][3];
+      P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
+      P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
+    }
+  } else {
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+      S[n][2] = S[n][3] = 0.0f;
+      P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
+      P[n / 2][n % 2 * 2 + 1] = 0;
+    }
   }
   softmax.correct(before);
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];

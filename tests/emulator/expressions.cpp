@@ -204,6 +204,29 @@ TEST_CASE("a row without keys has O = 0 and LSE = -inf, however steep the slope 
   }
 }
 
+TEST_CASE("blocks so far down a slope that no key has a weight leave nothing in O, by P's residual neither") {
+  HostKernels kernels;
+  Random random(53);
+  std::uint64_t seed = 0;
+  for (const int head_dim : {64, 128}) {
+    for (const std::string score : {"s + 0.5 * (k - p)", "s - 0.5 * (k - p)"}) {
+      Drawn drawn = testing::random_expressed_case(random, Kind::dense, 1, 1);
+      Problem& problem = drawn.problem;
+      problem.batch = problem.heads_kv = problem.heads_q = 1;
+      problem.head_dim = problem.head_dim_v = head_dim;
+      problem.causal = true;
+      problem.softcap = 0;
+      problem.window_left = problem.window_right = -1;
+      problem.seqlen_q = problem.seqlen_k = 700;
+      const ExpressedCall call({problem, {}, {score, ""}}, ++seed);
+      const Variant own = choose_own(call.problem(), h200).variant;
+      REQUIRE(tilts_scores(own));
+      CHECK((own.P_residual_keys > 0) == (head_dim == 128));
+      call.check_prefill(kernels[own], seed);
+    }
+  }
+}
+
 TEST_CASE("packed heads know which head a row is of") {
   HostKernels kernels;
   Random random(48);

@@ -1,5 +1,6 @@
 // The backward pass's first kernel (FlashAttention-2, arXiv 2307.08691): of each row D = rowsum(dO * O) - dLSE, and LSE
-// in base 2, into the workspace; and zeros where others will add to dQ.
+// in base 2, into the workspace; zeros where others will add to dQ; and of ragged batches zeros in gradients of rows
+// that no sequence has or uses, which no other kernel writes.
 //
 // Memory limits it: O and dO are read once. A run of lanes has a row, 16 bytes of it each, and sums over themselves.
 #include "backward_params.h"
@@ -13,6 +14,7 @@ constexpr bool ragged = false;
 }  // namespace variant
 
 #include "blocks/backward_rows.cuh"
+#include "blocks/unused_rows.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/math.cuh"
@@ -38,12 +40,33 @@ __device__ __forceinline__ float dot(const Chunk& x, const Chunk& y) {
   return sum;
 }
 
+// Heads of Q that share one of K and V have a part of its rows each.
+__device__ __forceinline__ void clear_unused(const AttuneBackwardParams& params, const SequenceRows& queries,
+                                             const SequenceRows& keys, uint3 block) {
+  const int sequence = static_cast<int>(block.z);
+  const int head = static_cast<int>(block.y);
+  const int kv_head = head / params.gqa_ratio;
+  const u32 ratio = static_cast<u32>(params.gqa_ratio);
+  const u32 own_row = thread_index() / row_lanes;
+  const u32 own_chunk = thread_index() % row_lanes;
+  const u32 blocks = grid_size().x;
+  const UnusedRows of_queries{block.x * block_rows + own_row, blocks * block_rows, own_chunk, row_lanes};
+  of_queries.clear(params.dq, head, params.head_dim, queries, params.cu_seqlens_q, sequence, params.batch,
+                   params.total_q);
+  const UnusedRows of_keys{(block.x * ratio + block.y % ratio) * block_rows + own_row, blocks * ratio * block_rows,
+                           own_chunk, row_lanes};
+  of_keys.clear(params.dk, kv_head, params.head_dim, keys, params.cu_seqlens_k, sequence, params.batch, params.total_k);
+  of_keys.clear(params.dv, kv_head, params.head_dim_v, keys, params.cu_seqlens_k, sequence, params.batch,
+                params.total_k);
+}
+
 extern "C" __global__ void __launch_bounds__(threads)
     backward_rows(const __grid_constant__ AttuneBackwardParams params) {
   constexpr float log2_e = 1.44269504088896f;
   const uint3 block = block_index();
   const BackwardSequence<variant::ragged> sequence(params, static_cast<int>(block.z));
   const int head = static_cast<int>(block.y);
+  if constexpr (variant::ragged) clear_unused(params, sequence.queries, sequence.keys, block);
   const int first_row = static_cast<int>(block.x) * block_rows;
   // The grid is made for the longest sequence; of others the rows count that fill their last tile.
   const int tile_rows =

@@ -185,12 +185,11 @@ nb::object backward(const BackwardArguments& arguments) {
 
   const Entered entered(framework.on_device(first.array.device));
   const int rank = tensors.q.rank;
-  // Kernels do not write rows that no sequence uses, and whoever goes on from here adds all rows up.
-  const bool unused_q = !arguments.seqused_q.is_none();
-  const bool unused_k = !arguments.seqused_k.is_none() || (is_ragged(arguments) && args.seqlen_k == 0);
-  const nb::object dq = framework.result_like(arguments.q, rank, args.dq, unused_q);
-  const nb::object dk = framework.result_like(arguments.k, rank, args.dk, unused_k);
-  const nb::object dv = framework.result_like(arguments.v, rank, args.dv, unused_k);
+  // Kernels clear rows that no sequence has, but without a sequence none is launched.
+  const bool zeros = args.batch == 0;
+  const nb::object dq = framework.result_like(arguments.q, rank, args.dq, zeros);
+  const nb::object dk = framework.result_like(arguments.k, rank, args.dk, zeros);
+  const nb::object dv = framework.result_like(arguments.v, rank, args.dv, zeros);
   const nb::object memory = framework.workspace(&attune_backward_workspace, args, arguments.q);
   framework.launch(&attune_backward, args, first.array.device);
   return nb::make_tuple(dq, dk, dv);

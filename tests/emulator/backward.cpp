@@ -267,6 +267,62 @@ TEST_CASE("without queries the gradients of keys are zeros, and without keys tho
   }
 }
 
+TEST_CASE("gradients of rows that no sequence has or uses become zeros, and those of sequences are the reference's") {
+  struct Setting {
+    int head_dim;
+    int head_dim_v;
+    int heads_q;
+    int heads_kv;
+    bool any_order;
+  };
+  constexpr std::array settings{Setting{64, 0, 2, 2, false}, Setting{64, 0, 6, 2, true}, Setting{192, 64, 4, 1, false},
+                                Setting{40, 200, 2, 1, true}};
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  for (const Setting& setting : settings) {
+    BackwardCase one = dense(setting.head_dim, 40, 60, false);
+    one.head_dim_v = setting.head_dim_v;
+    one.any_order = setting.any_order;
+    Problem& problem = one.prefill.problem;
+    problem.heads_q = setting.heads_q;
+    problem.heads_kv = setting.heads_kv;
+    problem.ragged = true;
+    problem.batch = 3;
+    problem.total_q = 500;  // more than the thread blocks of a sequence have at once
+    problem.total_k = 900;
+    one.prefill.sequences.cu_seqlens_q = {3, 33, 33, 73};
+    one.prefill.sequences.cu_seqlens_k = {7, 57, 67, 127};
+    one.prefill.sequences.seqused_q = {30, 0, 25};
+    one.prefill.sequences.seqused_k = {41, 10, 60};
+    check(registry, one, 30);
+    const BackwardImage image(one, 31);
+    const BackwardProblem whole = image.problem();
+    HostKernels kernels;
+    FixedKernels with_dq_kernel{&kernels[default_variant(index_of(Operation::backward), whole.ask().need, 1 << 20)]};
+    for (const Operation part : {Operation::backward_rows, Operation::backward_queries, Operation::backward_convert}) {
+      with_dq_kernel.add(kernels[default_variant(index_of(part), whole.ask_of(part).need, 1 << 20)]);
+    }
+    Memory memory = image.memory();
+    CHECK(run_emulated(with_dq_kernel, image.args(memory.data()), whole).fault.empty());
+    image.check(memory);
+  }
+}
+
+TEST_CASE("gradients become zeros where the sequences of a ragged batch are empty, whatever the longest may have") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  for (const auto& [total_q, total_k] : {std::pair{9, 11}, {0, 300}, {300, 0}}) {
+    for (const int longest : {0, 20}) {
+      BackwardCase one = dense(64, longest, longest, false);
+      Problem& problem = one.prefill.problem;
+      problem.ragged = true;
+      problem.batch = 2;
+      problem.total_q = total_q;
+      problem.total_k = total_k;
+      one.prefill.sequences.cu_seqlens_q = one.prefill.sequences.cu_seqlens_k = {0, 0, 0};
+      check(registry, one, 32);
+    }
+  }
+}
+
 TEST_CASE("keys that no query sees have zeros in kernels of one stage, too") {
   for (const int stages : {1, 2}) {
     BackwardCase one = dense(64, 40, 200, false);

@@ -117,6 +117,13 @@ std::vector<Setup> ragged_setups(const BackwardCase& one) {
   none.one.prefill.sequences.seqused_q = {20, 0};
   none.told.seqused_k = {-4, 20};
   none.told.seqused_q = {20, -5};
+  // Far more rows than sequences have.
+  Setup& rest = add({3, 5}, {6, 2}, 9, 9);
+  rest.one.head_dim_v = one.prefill.problem.head_dim - 8;
+  rest.one.prefill.problem.heads_q = 6;
+  rest.one.prefill.problem.heads_kv = 2;
+  rest.one.prefill.problem.total_q += 300;
+  rest.one.prefill.problem.total_k += 500;
   // Told more than there is: a sequence that begins before the first row and ends behind the last, ...
   Setup& beyond = add({40}, {50}, 9, -1);
   Problem& all = beyond.one.prefill.problem;

@@ -279,10 +279,13 @@ std::string BackwardImage::wrong(Memory after) const {
       found += fmt::format("{} is off by {:.3g}, tolerance {:.3g}, {} unwritten; ", names[i], comparison.max_error,
                            comparison.tolerance, comparison.unwritten);
     }
-    // What the reference has no value for must be as it was.
+    // Rows for which the reference has no value are cleared.
+    bool cleared = true;
     at_[dq + i].for_each([&](std::size_t to, std::size_t element) {
-      if (!std::isnan((*references[i])[element])) after[to] = memory_[to];
+      cleared = cleared && (!std::isnan((*references[i])[element]) || after[to] == 0);
+      after[to] = memory_[to];
     });
+    if (!cleared) found += fmt::format("{} has rows that no sequence uses and that are not zeros; ", names[i]);
   }
   const auto first = after.begin() + static_cast<std::ptrdiff_t>(workspace_ / 2);
   std::copy_n(memory_.begin() + static_cast<std::ptrdiff_t>(workspace_ / 2), workspace_bytes_ / 2, first);

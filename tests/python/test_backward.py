@@ -134,9 +134,15 @@ def test_without_keys_or_queries_gradients_are_zeros():
     assert dq.size == 0 and not dk.any() and not dv.any()
 
 
-def test_rows_that_no_sequence_uses_have_gradients_of_zeros_whatever_memory_held():
-    rows = [x[0] for x in inputs(batch=1, seqlen_q=70, seqlen_k=80)]
-    used_q, used_k = np.arange(70) % 35 < 20, np.arange(80) % 40 < 25
+@pytest.mark.parametrize("told", [True, False], ids=["seqused", "all"])
+@pytest.mark.parametrize("head_dim", [64, 36], ids=["d64", "padded"])
+def test_rows_that_no_sequence_has_or_uses_have_gradients_of_zeros_whatever_memory_held(
+    told, head_dim
+):
+    rows = [x[0] for x in inputs(batch=1, seqlen_q=90, seqlen_k=130, head_dim=head_dim)]
+    length_q, length_k = (20, 25) if told else (35, 40)
+    used_q = (np.arange(90) % 35 < length_q) & (np.arange(90) < 70)
+    used_k = (np.arange(130) % 40 < length_k) & (np.arange(130) < 80)
     for array, used in zip(rows, (used_q, used_q, used_k, used_k)):
         array[~used] = np.nan
     named = {
@@ -144,9 +150,10 @@ def test_rows_that_no_sequence_uses_have_gradients_of_zeros_whatever_memory_held
         "cu_seqlens_k": np.array([0, 40, 80], np.int32),
         "max_seqlen_q": 35,
         "max_seqlen_k": 40,
-        "seqused_q": np.array([20, 20], np.int32),
-        "seqused_k": np.array([25, 25], np.int32),
     }
+    if told:
+        named["seqused_q"] = np.array([20, 20], np.int32)
+        named["seqused_k"] = np.array([25, 25], np.int32)
     out, lse, _ = attune.flash_attn_varlen_func(*rows[1:], **named, return_attn_probs=True)
     freed = [np.full_like(x, np.nan) for x in rows[1:] for _ in range(4)]
     del freed  # what the gradients may be allocated in
@@ -154,6 +161,16 @@ def test_rows_that_no_sequence_uses_have_gradients_of_zeros_whatever_memory_held
     for gradient, used in zip(found, (used_q, used_k, used_k)):
         assert not gradient[~used].any()
         assert np.isfinite(gradient).all() and gradient[used].any()
+
+
+def test_without_sequences_all_rows_have_gradients_of_zeros():
+    dout, q, k, v = (x[0] for x in inputs(batch=1))
+    none = np.zeros(1, np.int32)
+    named = {"cu_seqlens_q": none, "cu_seqlens_k": none, "max_seqlen_q": 0, "max_seqlen_k": 0}
+    lse = np.zeros((q.shape[1], q.shape[0]), np.float32)
+    freed = [np.full_like(x, np.nan) for x in (q, k, v) for _ in range(4)]
+    del freed  # what the gradients may be allocated in
+    assert not any(x.any() for x in attune.flash_attn_backward(dout, q, k, v, q, lse, **named))
 
 
 @pytest.mark.parametrize("head_dim", [96, 192])

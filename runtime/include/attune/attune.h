@@ -379,7 +379,7 @@ typedef struct attune_backward_args {
    * multiple of 128, has up to 8 * 256 + 1 more */
   void* workspace;
   size_t workspace_bytes;
-  int32_t batch;    /* at most 65,535, as heads_q is */
+  int32_t batch;    /* at most 65,535, as heads_q is; 0: nothing is written */
   int32_t seqlen_q; /* up to 4 million */
   int32_t seqlen_k;
   int32_t heads_q;
@@ -392,7 +392,7 @@ typedef struct attune_backward_args {
   int32_t window_left;
   int32_t window_right;
   float softcap;
-  /* A ragged batch, as attune_prefill_args has it: of dq, dk and dv rows that no sequence has or uses are not written;
+  /* A ragged batch, as attune_prefill_args has it: of dq, dk and dv rows that no sequence has or uses become zeros;
    * lse and dlse are heads_q x total_q. Null: no ragged batch */
   const int32_t* cu_seqlens_q; /* batch + 1 */
   const int32_t* cu_seqlens_k; /* batch + 1 */

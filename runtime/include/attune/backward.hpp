@@ -25,7 +25,7 @@ struct Backward {
   const float* lse = nullptr;                         ///< as the Prefill wrote it
   const float* dlse = nullptr;                        ///< the gradient of lse; null: zeros
   std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
-  std::optional<Ragged> ragged = std::nullopt;        ///< rows that no sequence has or uses are not written
+  std::optional<Ragged> ragged = std::nullopt;        ///< rows that no sequence has or uses become zeros
   bool any_order = false;     ///< the fastest kernels, which may add to dq in any order; else the same bits every time
   void* workspace = nullptr;  ///< Attention::backward_workspace() bytes, 16-byte aligned
   std::size_t workspace_bytes = 0;

@@ -29,9 +29,8 @@ struct Shapes {
         v(k),
         o(q) {
     v.head_dim = o.head_dim = problem.head_dim_of_v();
-    // Batches of empty sequences have no elements, whatever lies between.
-    if (problem.longest_queries() == 0 || problem.batch == 0) q.batch = o.batch = 0;
-    if (problem.longest_keys() == 0 || problem.batch == 0) k.batch = v.batch = 0;
+    // Nothing is launched that would see a batch of none.
+    if (problem.batch == 0) q.batch = k.batch = v.batch = o.batch = 0;
   }
 };
 
@@ -272,6 +271,10 @@ void visit_rows(const attune_backward_args& args, const BackwardProblem& problem
   visit_arrays(args, problem, visit);
   visit(statistics_operand(params, Access::write));
   visit(sums_operand(params, Access::write));
+  if (!problem.ragged) return;
+  visit(tensor_operand("dq", args.dq, shapes.q, Access::write));
+  visit(tensor_operand("dk", args.dk, shapes.k, Access::write));
+  visit(tensor_operand("dv", args.dv, shapes.v, Access::write));
 }
 
 void visit_keys(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,

@@ -142,7 +142,9 @@ Launch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>
   require_launch(variant, rows);
   const BackwardProblem& problem = rows.whole;
   constexpr long long padding = ATTUNE_BACKWARD_ROWS;
-  const long long longest = ceil_div(problem.longest_queries(), padding) * padding;
+  // A ragged batch without queries may have gradients to clear.
+  const long long longest =
+      std::max(ceil_div(problem.longest_queries(), padding), problem.ragged ? 1LL : 0LL) * padding;
   return launch_of(variant, row_grid(problem, longest, block_rows_of(variant)));
 }
 

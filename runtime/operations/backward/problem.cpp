@@ -130,8 +130,7 @@ std::vector<std::string> problems_of(const BackwardProblem& problem) {
 }
 
 bool is_empty(const BackwardProblem& problem) {
-  return problem.batch == 0 || (problem.stored_rows() == 0 && problem.stored_keys() == 0) ||
-         (problem.seqlen_q == 0 && problem.seqlen_k == 0);
+  return problem.batch == 0 || (problem.stored_rows() == 0 && problem.stored_keys() == 0);
 }
 
 }  // namespace attune

@@ -88,9 +88,9 @@ struct AttuneBackwardParams {
   struct AttuneTensor v;     // batch x seqlen_k x heads_kv x head_dim_v
   struct AttuneTensor o;     // batch x seqlen_q x heads_q  x head_dim_v
   struct AttuneTensor dout;  // likewise
-  struct AttuneTensor dq;    // as q, written
-  struct AttuneTensor dk;    // as k, written
-  struct AttuneTensor dv;    // as v, written
+  struct AttuneTensor dq;    // as q, written; of a ragged batch zeros in rows that no sequence has or uses
+  struct AttuneTensor dk;    // as k, likewise
+  struct AttuneTensor dv;    // as v, likewise
   const float* lse;          // batch x heads_q x seqlen_q, contiguous, natural log; of a ragged batch heads_q x total_q
   const float* dlse;         // likewise; null: zeros
   // The workspace, in rows of all sequences: sequence i begins at row i * padded_seqlen_q or, of a ragged batch, at

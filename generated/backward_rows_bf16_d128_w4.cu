@@ -6,7 +6,8 @@
 // nvcc -std=c++20 -gencode arch=compute_80,code=sm_80 -cubin -o backward_rows_bf16_d128_w4.cubin backward_rows_bf16_d128_w4.cu
 
 // The backward pass's first kernel (FlashAttention-2, arXiv 2307.08691): of each row D = rowsum(dO * O) - dLSE, and LSE
-// in base 2, into the workspace; and zeros where others will add to dQ.
+// in base 2, into the workspace; zeros where others will add to dQ; and of ragged batches zeros in gradients of rows
+// that no sequence has or uses, which no other kernel writes.
 //
 // Memory limits it: O and dO are read once. A run of lanes has a row, 16 bytes of it each, and sums over themselves.
 // --- params.h --------------------------------------------------------------------------------------------------------
@@ -39,9 +40,9 @@ struct AttuneBackwardParams {
   struct AttuneTensor v;     // batch x seqlen_k x heads_kv x head_dim_v
   struct AttuneTensor o;     // batch x seqlen_q x heads_q  x head_dim_v
   struct AttuneTensor dout;  // likewise
-  struct AttuneTensor dq;    // as q, written
-  struct AttuneTensor dk;    // as k, written
-  struct AttuneTensor dv;    // as v, written
+  struct AttuneTensor dq;    // as q, written; of a ragged batch zeros in rows that no sequence has or uses
+  struct AttuneTensor dk;    // as k, likewise
+  struct AttuneTensor dv;    // as v, likewise
   const float* lse;          // batch x heads_q x seqlen_q, contiguous, natural log; of a ragged batch heads_q x total_q
   const float* dlse;         // likewise; null: zeros
   // The workspace, in rows of all sequences: sequence i begins at row i * padded_seqlen_q or, of a ragged batch, at

@@ -306,9 +306,8 @@ def flash_attn_varlen_func(
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None),
-        where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written, and their
-        gradients neither; where seqused_q or seqused_k is given, gradients of unused rows are zeros. There
-        is no gradient of keys in a cache.
+        where softmax_lse is (heads_q, total_q). Rows that no sequence has or uses are not written; their
+        gradients are zeros. There is no gradient of keys in a cache.
 
     The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
     NotImplementedError. A cache is never copied: where its head_dim is no multiple of 8, its strides

@@ -81,9 +81,8 @@ def flash_attn_backward(
 
     Returns:
         (dq, dk, dv), like q, k and v. Those of grouped heads of k and v are sums over the heads of q
-        that share them. A query that sees no key, and a key that no query sees, have zeros. With seqused_q
-        rows of dq that no sequence uses have zeros, too, and with seqused_k those of dk and dv; without
-        them rows that belong to no sequence of a ragged batch are not written.
+        that share them. A query that sees no key, and a key that no query sees, have zeros, and so have rows
+        that no sequence of a ragged batch has or uses.
 
     The errors are those of flash_attn_varlen_func and attention; tensors that require a gradient raise
     NotImplementedError, as there are no second derivatives.

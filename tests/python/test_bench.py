@@ -73,7 +73,7 @@ def test_suites_have_their_cases():
         "tree_decode": 3,
         "backward": 16,
         "backward_varlen": 12,
-        "determinism": 14,
+        "determinism": 38,
         "errors": 60,
         "gradient_errors": 72,
         "jit": 2,
@@ -118,6 +118,21 @@ def test_sequences_with_one_query_beside_chunks_are_a_part_of_the_name():
         assert one.others and one.page_size and one.other_length % one.page_size == 0
 
 
+def test_windows_and_ragged_batches_are_a_part_of_the_name():
+    case = Case.parse("backward", "d64 b2 h2 L128 causal window40")
+    assert (case.operation, case.window, case.variety) == ("backward", 40, "window40")
+    assert (case.window_size, case.rule) == ((40, 0), None)
+    assert Case.parse("backward", "d64 b2 h2 L128 full window40").window_size == (40, 40)
+    case = Case.parse("backward", "d64 b2 h2 L128 causal ragged")
+    assert (case.operation, case.window, case.variety) == ("backward_varlen", None, "ragged")
+    assert Case.parse("prefill", "d64 b1 h2 L128 window").rule == "window"
+    windows = [case for case in SUITES["determinism"].cases if case.window]
+    ragged = [case for case in SUITES["determinism"].cases if case.operation == "backward_varlen"]
+    for some in (windows, ragged):
+        assert {case.head_dim for case in some} == {64, 128, 256}
+        assert {case.mask for case in some} == {"full", "causal"}
+
+
 def test_a_seed_draws_shapes_of_its_own_and_the_same_ones_again():
     names = {seed: [case.name for case in any_suites(seed)["any_decode"].cases] for seed in (0, 1)}
     assert len(set(names[0])) == len(set(names[1])) == 60
@@ -151,6 +166,10 @@ def test_work_is_counted_as_stated():
     assert Case.parse("backward", "d64 b2 h4 L128 full").flop == full.flop * 2.5
     chunk = Case.parse("prefill", "d64 b2 h4 q2 L4 causal")
     assert chunk.flop == 4 * 2 * 4 * (2 * 4 - 2 * 2 / 2) * 64
+    window = Case.parse("prefill", "d64 b2 h4 q3 L4 causal window1")
+    assert window.flop == pytest.approx(4 * 2 * 4 * (2 + 2 + 2) * 64)
+    window = Case.parse("prefill", "d64 b2 h4 q3 L4 full window1")
+    assert window.flop == pytest.approx(4 * 2 * 4 * (3 + 3 + 2) * 64)
     decode = Case.parse("decode", "d64 b16 hq32 hk8 L8192")
     assert decode.kv_bytes == 2 * 2 * 16 * 8 * 8192 * 64
 
@@ -364,6 +383,14 @@ def test_panels_are_by_head_dim_and_mask_or_of_all_cases():
     assert decode.labels == ["d128 b1\nhq32 hk8\nL4096"]
     assert decode.bars == {"attune": pytest.approx([2000])}  # what is wrong has no bar
     assert (decode.unit, decode.ceiling) == ("GB/s", 4000.0)
+    names = [f"d64 b4 h32 L4096 {rest}" for rest in ("full", "causal", "full window1024")]
+    varieties = plot.panels(
+        SUITES["determinism"], {name: {"attune": timed(1.0)} for name in names}, None
+    )
+    assert [[panel.title.split(", ")[-1] for panel in row] for row in varieties] == [
+        ["full", "causal"],
+        ["full window1024"],
+    ]
     name = "d128 b1 hq32 hk8 L4096 page64"
     ((paged,),) = plot.panels(SUITES["paged"], {name: {"attune": timed(1.0)}}, None)
     assert paged.labels == ["d128 b1\nhq32 hk8\nL4096 page64"]
@@ -558,6 +585,37 @@ def test_gradients_of_ragged_batches_are_those_of_the_batch(monkeypatch):
     assert torch.equal(dq, inputs.dout * 2)
 
 
+def test_gradients_with_the_same_bits_are_those_of_windows_and_ragged_batches(monkeypatch):
+    pytest.importorskip("torch")
+    import attune
+    from attune.bench.contenders import prepare
+    from attune.bench.inputs import Inputs
+
+    called = []
+
+    def recorded(name):
+        def call(q, k, v, *_lengths, **named):
+            called.append((name, named))
+            return q * 1 + k.sum() + v.sum()
+
+        return call
+
+    for name in ("flash_attn_func", "flash_attn_varlen_func"):
+        monkeypatch.setattr(attune, name, recorded(name))
+    window = Inputs.of(Case.parse("backward", "d32 b2 h2 L40 full window9"), "cpu")
+    ragged = Inputs.of(Case.parse("backward", "d32 b2 h2 L40 causal ragged"), "cpu")
+    for who, deterministic in (("attune", False), ("attune_same_bits", True)):
+        prepare(who, window)()
+        prepare(who, ragged)()
+        options = {"causal": False, "window_size": (9, 9), "deterministic": deterministic}
+        assert called[-2] == ("flash_attn_func", options)
+        options = {"causal": True, "deterministic": deterministic}
+        assert called[-1] == ("flash_attn_varlen_func", options)
+    for inputs in (window, ragged):
+        with pytest.raises(NotImplementedError, match="plain cases alone"):
+            prepare("fa2", inputs)
+
+
 def test_a_gradient_of_a_ragged_batch_passes_through_nothing_but_the_call(monkeypatch):
     torch = pytest.importorskip("torch")
     import attune
@@ -597,6 +655,9 @@ def test_a_gradient_of_a_ragged_batch_passes_through_nothing_but_the_call(monkey
         ("decode", "d64 b2 hq8 hk2 L512"),
         ("backward", "d32 b2 h2 L192 causal"),
         ("backward", "d32 b1 hq4 hk2 L192 full"),
+        ("prefill", "d32 b1 h2 q90 L192 causal window30"),
+        ("backward", "d32 b1 hq4 hk2 L192 causal window30"),
+        ("backward", "d32 b1 h2 L192 full window50"),
     ],
 )
 def test_the_reference_agrees_with_pytorch_in_float64(monkeypatch, operation, name):
@@ -609,9 +670,13 @@ def test_the_reference_agrees_with_pytorch_in_float64(monkeypatch, operation, na
     q, k, v = (
         x.detach().double().transpose(1, 2).requires_grad_() for x in (inputs.q, inputs.k, inputs.v)
     )
-    out = torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, is_causal=inputs.case.causal, enable_gqa=True
-    )
+    mask = {"is_causal": inputs.case.causal}
+    if inputs.case.window is not None:
+        before, behind = inputs.case.window_size
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
+        shift = k.shape[2] - q.shape[2]
+        mask = {"attn_mask": seen.triu(shift - before).tril(shift + behind)}
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, **mask, enable_gqa=True)
     expected = (out,)
     if inputs.dout is not None:
         expected = torch.autograd.grad(out, (q, k, v), inputs.dout.double().transpose(1, 2))

@@ -40,6 +40,8 @@ def one_clock(calls):
         ("decode", "d64 b2 hq4 hk2 L40 page1", "attune_contiguous"),
         ("prefill", "d64 b2 hq4 hk2 q20 L64 causal page16", "attune_contiguous"),
         ("prefill", "d64 b2 hq4 hk2 q20 L40 full page1", "attune_contiguous"),
+        ("prefill", "d64 b1 hq4 hk2 q50 L90 causal window20", "attune_dense"),
+        ("prefill", "d64 b2 h2 L70 full window20", "attune_dense"),
     ],
 )
 def test_both_calls_are_judged_right(operation, name, beside):

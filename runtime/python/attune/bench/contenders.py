@@ -18,7 +18,7 @@ import attune
 from . import masks
 from .inputs import Inputs
 from .runner import Call
-from .suites import CONTENDERS
+from .suites import CONTENDERS, Case
 
 _MODULES = {
     "flash_attn": "flash_attn.flash_attn_interface",  # FA-4 has a folder flash_attn, too
@@ -62,6 +62,8 @@ def prepare(name: str, inputs: Inputs) -> Call:
     Everything that a user does once for a shape is done here. The contender's refusal of the case
     is a NotImplementedError, from here or from the call.
     """
+    if inputs.case.variety and not name.startswith("attune"):
+        raise NotImplementedError("it is put beside plain cases alone")
     forward = masks.prepare(name, inputs) if inputs.case.rule else _FORWARD[name](inputs)
     if inputs.dout is None:
         return forward
@@ -84,25 +86,33 @@ def _attune(inputs: Inputs) -> Call:
     return _dense(inputs)
 
 
+def _mask(case: Case) -> dict[str, Any]:
+    mask: dict[str, Any] = {"causal": case.causal}
+    if case.window is not None:
+        mask["window_size"] = case.window_size
+    return mask
+
+
 def _dense(inputs: Inputs, deterministic: bool = False) -> Call:
     """Gradients are the fastest, as the peers' are."""
     q, k, v = inputs.q, inputs.k, inputs.v
-    return lambda: attune.flash_attn_func(
-        q, k, v, causal=inputs.case.causal, deterministic=deterministic
-    )
+    mask = _mask(inputs.case)
+    return lambda: attune.flash_attn_func(q, k, v, **mask, deterministic=deterministic)
 
 
 def _same_bits(inputs: Inputs) -> Call:
+    if inputs.case.operation == "backward_varlen":
+        return _ragged(inputs, deterministic=True)
     return _dense(inputs, deterministic=True)
 
 
-def _ragged(inputs: Inputs, others: int | None = None) -> Call:
+def _ragged(inputs: Inputs, others: int | None = None, deterministic: bool = False) -> Call:
     """The sequences one after the other, though they are equally long, and so many others.
 
     By default there are as many others as the case has; the answer is of the sequences alone;
     gradients are as those of _dense.
     """
-    case = inputs.case
+    case, mask = inputs.case, _mask(inputs.case)
     if others is None:
         others = case.others
     rows = others * case.other_length
@@ -129,8 +139,8 @@ def _ragged(inputs: Inputs, others: int | None = None) -> Call:
             starts_k,
             case.seqlen_q,
             case.seqlen_k,
-            causal=case.causal,
-            deterministic=False,
+            **mask,
+            deterministic=deterministic,
         )
         assert isinstance(out, torch.Tensor)
         own = out[:-rows] if rows else out

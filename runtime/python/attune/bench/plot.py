@@ -58,18 +58,19 @@ class Panel:
 
 
 def panels(suite: Suite, results: Results, ceilings: Ceilings | None) -> list[list[Panel]]:
-    """Rows of panels: by length one for each head_dim and mask, else one of all cases."""
+    """Rows of panels: by length one for each head_dim, variety and mask, else one of all cases."""
     cases = cases_of(suite.name, results)
     if not suite.by_length:
         title = f"{suite.name}: {suite.about}"
         return [[_panel(suite, title, cases, [_lines(case) for case in cases], results, ceilings)]]
     rows = []
-    for head_dim in dict.fromkeys(case.head_dim for case in cases):
+    for kind in dict.fromkeys((case.head_dim, case.variety) for case in cases):
+        alike = [case for case in cases if (case.head_dim, case.variety) == kind]
         row = []
         for mask in ("full", "causal"):
-            part = [case for case in cases if (case.head_dim, case.mask) == (head_dim, mask)]
+            part = [case for case in alike if case.mask == mask]
             if part:
-                title = f"{suite.name}, head_dim {head_dim}, {mask}"
+                title = f"{suite.name}, head_dim {kind[0]}, {mask} {kind[1]}".rstrip()
                 labels = [_short(case.seqlen_k) for case in part]
                 row.append(_panel(suite, title, part, labels, results, ceilings))
         rows.append(row)

@@ -80,8 +80,8 @@ def attention(
 ) -> tuple[torch.Tensor, ...]:
     """The output, or with a gradient of it those of q, k and v, shaped like the inputs.
 
-    The causal mask is aligned to the last query and key. All is done and returned in `arithmetic`.
-    With `storage` every intermediate result is rounded to that dtype, which is what one would write
+    Causal masks and windows are aligned to the last query and key. All is done and returned in
+    `arithmetic`. With `storage` every intermediate result is rounded to that dtype, which is what one would write
     without thinking of accuracy.
 
     Paper: the backward formulas of FlashAttention-2, https://arxiv.org/abs/2307.08691.
@@ -107,11 +107,15 @@ def attention(
                 if case.rule is not None:
                     head = head_kv * group
                     scores = rounded(masks.applied(case, scores, batch, head, first))
-                elif case.causal:
+                elif case.causal or case.window is not None:
                     position = first + case.seqlen_k - case.seqlen_q
-                    query = torch.arange(position, position + q.shape[1], device=q.device)
+                    query = torch.arange(position, position + q.shape[1], device=q.device)[:, None]
                     key = torch.arange(case.seqlen_k, device=q.device)
-                    scores.masked_fill_(key > query[:, None], float("-inf"))
+                    before, behind = case.window_size
+                    hidden = key > query + behind
+                    if before >= 0:
+                        hidden |= key < query - before
+                    scores.masked_fill_(hidden, float("-inf"))
                 weights = rounded(torch.exp(scores - scores.amax(-1, keepdim=True)))
                 del scores
                 weights = rounded(weights / weights.sum(-1, keepdim=True))

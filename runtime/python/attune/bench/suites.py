@@ -52,9 +52,13 @@ _NAME = re.compile(
     r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) "
     r"(?:q(?P<q>\d+) )?L(?:(?P<shortest>\d+)-)?(?P<l>\d+)(?:\+(?P<others>\d+)x(?P<other>\d+))?"
     r"(?: (?P<mask>full|causal))?(?: (?P<rule>triangle|alibi|documents|prefix|window|first|softcap))?"
+    r"(?: (?P<variety>window(?P<window>\d+)|ragged))?"
     r"(?: page(?P<page>\d+))?(?: tree(?P<tree>\d+))?(?P<outliers> outliers)?"
     r"(?: (?P<gradient>dq|dk|dv))?"
 )
+
+
+_RAGGED: dict[str, Operation] = {"prefill": "varlen", "backward": "backward_varlen"}
 
 
 @dataclass(frozen=True)
@@ -79,12 +83,15 @@ class Case:
     other_length: int = 0  #: keys of each of those, and queries, of which there is one with pages
     rule: str | None = None  #: of expressions, one of masks.RULES
     gradient: str | None = None  #: the one that is looked at, where not all are: dq, dk or dv
+    window: int | None = None  #: keys that a query sees before its own, and unless causal behind it
+    variety: str = ""  #: 'window1024' or 'ragged', beside plain cases of a suite
 
     @classmethod
     def parse(cls, operation: Operation, name: str) -> Case:
         """The case of this name; decoding has one query token, or those of a tree.
 
-        'q2048' says how many a prefill has. Raises ValueError.
+        'q2048' says how many a prefill has, 'ragged' that its sequences are those of a ragged
+        batch. Raises ValueError.
         """
         found = _NAME.fullmatch(name)
         if found is None:
@@ -92,7 +99,7 @@ class Case:
         length = int(found["l"])
         return cls(
             name=name,
-            operation=operation,
+            operation=_RAGGED[operation] if found["variety"] == "ragged" else operation,
             head_dim=int(found["d"]),
             batch=int(found["b"]),
             heads_q=int(found["h"] or found["hq"]),
@@ -107,11 +114,19 @@ class Case:
             other_length=int(found["other"] or 0),
             rule="tree" if found["tree"] else found["rule"],
             gradient=found["gradient"],
+            window=int(found["window"]) if found["window"] else None,
+            variety=found["variety"] or "",
         )
 
     @property
     def mask(self) -> str:
         return "causal" if self.causal else "full"
+
+    @property
+    def window_size(self) -> tuple[int, int]:
+        """As flash-attn has it: keys before and behind a query's own position, -1 for all."""
+        width = -1 if self.window is None else self.window
+        return width, 0 if self.causal else width
 
     @property
     def is_unlike_plain(self) -> bool:
@@ -143,10 +158,22 @@ class Case:
         """Of its matrix products: 4 B H Lq Lk D, halved when causal, times 2.5 backward.
 
         Of more keys than queries the causal mask hides half of as many keys as there are queries.
+        Of a window the pairs inside count.
         """
         pairs = self.batch * self.heads_q * self.seqlen_q * self.seqlen_k
         mask = 1.0 - 0.5 * self.seqlen_q / self.seqlen_k if self.causal else 1.0
+        if self.window is not None:
+            mask = self._pairs_in_window / (self.seqlen_q * self.seqlen_k)
         return 4 * pairs * self.head_dim * mask * (2.5 if self.has_gradients else 1.0)
+
+    @property
+    def _pairs_in_window(self) -> int:
+        before, behind = self.window_size
+        first = self.seqlen_k - self.seqlen_q  # the position of the first query
+        return sum(
+            max(0, min(self.seqlen_k, place + behind + 1) - max(0, place - before))
+            for place in range(first, self.seqlen_k)
+        )
 
     @property
     def kv_bytes(self) -> int:
@@ -156,7 +183,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases that are shown together; with `by_length` plots have a panel per head_dim and mask.
+    """Cases that are shown together; with `by_length` plots have a panel per head_dim, variety and
+    mask.
 
     `beside` is the one of OWN_CALLS that takes the place of peers, but for those of `peers`.
     """
@@ -224,6 +252,7 @@ _PAGED_PREFILL = [
 _KILOS = (4, 8, 16, 32, 64, 128)
 _PREFILL = _tokens_16k((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384))
 _BACKWARD = _tokens_16k((64, 128), (1024, 4096, 16384))
+_DETERMINISM = [*_BACKWARD, "d256 b4 h8 L4096 full", "d256 b4 h8 L4096 causal"]
 _ERRORS = _tokens_16k((64, 96, 128, 192, 256), (512, 2048, 8192))
 _GRADIENT_ERRORS = _tokens_16k((64, 128, 256), (512, 4096))
 _ALL = (
@@ -378,7 +407,11 @@ _ALL = (
         "gradients by the fastest kernels, beside those with the same bits every time",
         "backward",
         "TFLOP/s",
-        [*_BACKWARD, "d256 b4 h8 L4096 full", "d256 b4 h8 L4096 causal"],
+        [
+            *_DETERMINISM,
+            *(f"{case} window1024" for case in _DETERMINISM if "L1024" not in case),
+            *(f"{case} ragged" for case in _DETERMINISM),
+        ],
         by_length=True,
         beside="attune_same_bits",
     ),

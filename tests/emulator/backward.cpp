@@ -279,20 +279,8 @@ TEST_CASE("gradients of rows that no sequence has or uses become zeros, and thos
                                 Setting{40, 200, 2, 1, true}};
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   for (const Setting& setting : settings) {
-    BackwardCase one = dense(setting.head_dim, 40, 60, false);
-    one.head_dim_v = setting.head_dim_v;
+    BackwardCase one = testing::far_apart_case(setting.head_dim, setting.head_dim_v, setting.heads_q, setting.heads_kv);
     one.any_order = setting.any_order;
-    Problem& problem = one.prefill.problem;
-    problem.heads_q = setting.heads_q;
-    problem.heads_kv = setting.heads_kv;
-    problem.ragged = true;
-    problem.batch = 3;
-    problem.total_q = 500;  // more than the thread blocks of a sequence have at once
-    problem.total_k = 900;
-    one.prefill.sequences.cu_seqlens_q = {3, 33, 33, 73};
-    one.prefill.sequences.cu_seqlens_k = {7, 57, 67, 127};
-    one.prefill.sequences.seqused_q = {30, 0, 25};
-    one.prefill.sequences.seqused_k = {41, 10, 60};
     check(registry, one, 30);
     const BackwardImage image(one, 31);
     const BackwardProblem whole = image.problem();

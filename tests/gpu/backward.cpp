@@ -1,10 +1,13 @@
 // The backward pass on the GPU through the C ABI, against its float64 reference.
 #include <doctest/doctest.h>
 
+#include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "tests/gpu/graph.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/backward_image.hpp"
 #include "tests/harness/random_expression.hpp"
@@ -23,12 +26,15 @@ class BackwardCall {
 
   [[nodiscard]] const attune_backward_args& args() const { return args_; }
 
-  /// The memory that the call leaves, which before was as it is in the beginning.
-  [[nodiscard]] Memory run(const TestRegistry& registry) const {
+  /// The memory that the call leaves, which before was as it is in the beginning; `beside` is done just before the
+  /// call.
+  [[nodiscard]] Memory run(
+      const TestRegistry& registry, const std::function<void()>& beside = [] {}) const {
     memory_.upload(image_.memory());
     std::size_t bytes = 0;
     REQUIRE_MESSAGE(attune_backward_workspace(registry.get(), &args_, &bytes) == ATTUNE_OK, attune_last_error());
     CHECK(bytes <= image_.workspace_bytes());
+    beside();
     REQUIRE_MESSAGE(attune_backward(registry.get(), &args_, nullptr) == ATTUNE_OK, attune_last_error());
     return fetched(memory_, image_.memory());
   }
@@ -131,6 +137,49 @@ TEST_CASE("gradients of many queries on few keys have the same bits in ten calls
       CHECK(same_bits);
     }
   }
+}
+
+TEST_CASE("gradients have the same bits in ten calls while another stream keeps a changing part of the GPU busy") {
+  const TestRegistry registry;
+  void* const other = make_stream();
+  std::vector<std::unique_ptr<TestCall>> work;
+  for (const int tiles : {8, 136, 40, 104, 72}) {  // of 128 queries, each with keys for about 100 us
+    work.push_back(std::make_unique<TestCall>(Problem{.seqlen_q = 128 * tiles, .seqlen_k = 16384}, Layout::bshd, 1));
+    REQUIRE_MESSAGE(work.back()->run(registry) == ATTUNE_OK, attune_last_error());
+  }
+  for (const int head_dim : {64, 128, 256}) {
+    for (const int left : {-1, 150}) {
+      BackwardCase one = dense(head_dim, 700, 700, left < 0);
+      one.prefill.problem.heads_q = 8;
+      one.prefill.problem.heads_kv = 4;
+      one.prefill.problem.window_left = left;
+      CAPTURE(one.text());
+      const BackwardImage image(one, 6);
+      const BackwardCall call(image);
+      const auto first = image.gradients(call.run(registry));
+      for (std::size_t i = 0; i < 10; ++i) {
+        const auto take_a_part = [&] {
+          for (std::size_t j = 0; j < 3; ++j) {
+            const attune_prefill_args& args = work[(i + j) % work.size()]->args;
+            REQUIRE_MESSAGE(attune_prefill(registry.get(), &args, other) == ATTUNE_OK, attune_last_error());
+          }
+        };
+        const bool same_bits = image.gradients(call.run(registry, take_a_part)) == first;
+        CHECK(same_bits);
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients of rows that no sequence has or uses become zeros on the GPU") {
+  std::vector<BackwardCase> cases;
+  for (const bool any_order : {false, true}) {
+    for (const int head_dim : {64, 128, 192}) {
+      cases.push_back(testing::far_apart_case(head_dim, head_dim == 192 ? 128 : 0, 6, 2));
+      cases.back().any_order = any_order;
+    }
+  }
+  check_all(cases);
 }
 
 TEST_CASE("a workspace that is too small or missing is named before anything is launched on the GPU") {

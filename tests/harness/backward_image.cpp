@@ -86,6 +86,26 @@ BackwardCase random_expressed_backward_case(Random& random, int most_rows) {
   return one;
 }
 
+BackwardCase far_apart_case(int head_dim, int head_dim_v, int heads_q, int heads_kv) {
+  BackwardCase one;
+  one.head_dim_v = head_dim_v;
+  one.prefill.layout = Layout::gaps;
+  one.prefill.problem = {.batch = 3,
+                         .heads_q = heads_q,
+                         .heads_kv = heads_kv,
+                         .seqlen_q = 40,
+                         .seqlen_k = 60,
+                         .head_dim = head_dim,
+                         .ragged = true,
+                         .total_q = 500,  // more than thread blocks for the longest sequence have at once
+                         .total_k = 900};
+  one.prefill.sequences.cu_seqlens_q = {3, 33, 33, 73};
+  one.prefill.sequences.cu_seqlens_k = {7, 57, 67, 127};
+  one.prefill.sequences.seqused_q = {30, 0, 25};
+  one.prefill.sequences.seqused_k = {41, 10, 60};
+  return one;
+}
+
 Problem BackwardImage::whole() const {
   Problem problem = case_.prefill.problem;
   problem.head_dim_v = case_.head_dim_v;

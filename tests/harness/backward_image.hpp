@@ -38,6 +38,9 @@ BackwardCase random_backward_case(Random& random, int most_rows);
 /// The same with a score, a mask or both, which gradients pass.
 BackwardCase random_expressed_backward_case(Random& random, int most_rows);
 
+/// Three sequences of a ragged batch, one without queries that count, far fewer rows than the tensors have.
+BackwardCase far_apart_case(int head_dim, int head_dim_v, int heads_q, int heads_kv);
+
 /// Every element that is not an input is NaN, gradients and workspace included; so are keys and rows of inputs that do
 /// not count. O and LSE are the reference's.
 class BackwardImage {

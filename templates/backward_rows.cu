@@ -40,24 +40,20 @@ __device__ __forceinline__ float dot(const Chunk& x, const Chunk& y) {
   return sum;
 }
 
-// Heads of Q that share one of K and V have a part of its rows each.
+// A block clears rows of its head of Q, and of the head of K and V of the same number, where there is one.
 __device__ __forceinline__ void clear_unused(const AttuneBackwardParams& params, const SequenceRows& queries,
                                              const SequenceRows& keys, uint3 block) {
   const int sequence = static_cast<int>(block.z);
   const int head = static_cast<int>(block.y);
-  const int kv_head = head / params.gqa_ratio;
-  const u32 ratio = static_cast<u32>(params.gqa_ratio);
-  const u32 own_row = thread_index() / row_lanes;
-  const u32 own_chunk = thread_index() % row_lanes;
-  const u32 blocks = grid_size().x;
-  const UnusedRows of_queries{block.x * block_rows + own_row, blocks * block_rows, own_chunk, row_lanes};
-  of_queries.clear(params.dq, head, params.head_dim, queries, params.cu_seqlens_q, sequence, params.batch,
-                   params.total_q);
-  const UnusedRows of_keys{(block.x * ratio + block.y % ratio) * block_rows + own_row, blocks * ratio * block_rows,
-                           own_chunk, row_lanes};
-  of_keys.clear(params.dk, kv_head, params.head_dim, keys, params.cu_seqlens_k, sequence, params.batch, params.total_k);
-  of_keys.clear(params.dv, kv_head, params.head_dim_v, keys, params.cu_seqlens_k, sequence, params.batch,
-                params.total_k);
+  const RowShare share{block.x * block_rows + thread_index() / row_lanes, grid_size().x * block_rows,
+                       thread_index() % row_lanes, row_lanes};
+  const UnusedRows of_queries(queries, params.cu_seqlens_q, sequence, params.batch, params.total_q);
+  of_queries.clear(params.dq, head, params.head_dim, share);
+  const bool has_keys = block.y * static_cast<u32>(params.gqa_ratio) < static_cast<u32>(params.heads_q);
+  if (!has_keys) return;
+  const UnusedRows of_keys(keys, params.cu_seqlens_k, sequence, params.batch, params.total_k);
+  of_keys.clear(params.dk, head, params.head_dim, share);
+  of_keys.clear(params.dv, head, params.head_dim_v, share);
 }
 
 extern "C" __global__ void __launch_bounds__(threads)

@@ -148,7 +148,9 @@ class Writer {
     if (const std::string_view function = function_of(node.op); !function.empty()) {
       return fmt::format("{}({})", function, list_of(node.parts));
     }
-    return fmt::format("{} {} {}", operand(node.parts[0]), sign_of(node.op), operand(node.parts[1]));
+    const Node& first = node.parts[0];
+    return fmt::format("{} {} {}", is_chained(node.op, first.op) ? value(first) : operand(first), sign_of(node.op),
+                       operand(node.parts[1]));
   }
 
   /// Adds the outermost look-ups that do not depend on k.
@@ -222,6 +224,13 @@ class Writer {
 
   static std::string_view word_of(const Node& node) { return name_words.at(static_cast<std::size_t>(node.index)); }
 
+  /// Whether an operation's first operand needs no parentheses: compilers count those that are open, and a sum may
+  /// have hundreds of terms.
+  static bool is_chained(Op op, Op first) {
+    const auto adds = [](Op one) { return one == Op::add || one == Op::subtract; };
+    return (adds(op) && adds(first)) || (op == first && (op == Op::both || op == Op::either));
+  }
+
   [[nodiscard]] std::string operand(const Node& node) const {
     const bool is_word =
         node.op == Op::name || node.op == Op::lookup || node.op == Op::number || !function_of(node.op).empty();
@@ -236,6 +245,7 @@ class Writer {
 
   static std::string number_text(const Node& node) {
     if (node.type == Type::integer) return fmt::format("{:.0f}", node.number);
+    if (std::isinf(node.number)) return node.number < 0 ? "minus_infinity()" : "(-minus_infinity())";
     std::string text = fmt::format("{}", static_cast<float>(node.number));
     if (text.find_first_of(".e") == std::string::npos) text += ".0";
     return text + "f";

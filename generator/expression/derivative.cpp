@@ -1,11 +1,17 @@
 #include "generator/expression/derivative.hpp"
 
+#include <limits>
 #include <optional>
 
 #include "generator/expression/interval.hpp"
 
 namespace attune::expression {
 namespace {
+
+/// Whether a score is -inf: it hides the key, so that nothing of its gradient is left, whatever the derivative.
+bool hides(const Node& node) {
+  return node.op == Op::number && node.number == -std::numeric_limits<double>::infinity();
+}
 
 /// The derivative by s where it is the same whole number for all values; nothing where it is not, or is not seen to be.
 std::optional<int> slope_of(const Node& node) {
@@ -26,8 +32,9 @@ std::optional<int> slope_of(const Node& node) {
     }
     case Op::select: {
       if (depends_on(node.parts[0], Name::s)) return std::nullopt;  // a step where the condition changes
+      if (hides(node.parts[1])) return part(2);
       const std::optional<int> yes = part(1);
-      return yes == part(2) ? yes : std::nullopt;
+      return hides(node.parts[2]) || yes == part(2) ? yes : std::nullopt;
     }
     default:
       return std::nullopt;

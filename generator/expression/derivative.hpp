@@ -7,7 +7,8 @@
 
 namespace attune::expression {
 
-/// Whether its derivative by s is one wherever s is: s plus, or chosen among such sums by, what does not depend on s.
+/// Whether its derivative by s is one wherever s is: s plus, or chosen among such sums and -inf by, what does not
+/// depend on s.
 bool has_unit_slope(const Expression& score);
 
 /// What a score adds to s for a key more than for the key before it, where that is the same for all keys of a row, as

@@ -29,7 +29,8 @@ constexpr std::array<Function, 8> functions{{{"min", Op::minimum, 2},
                                              {"tanh", Op::tanh, 1},
                                              {"real", Op::convert, 1},
                                              {"select", Op::select, 3}}};
-constexpr std::array<std::string_view, 5> other_words{"and", "or", "not", "where", "none"};
+constexpr std::string_view infinity_word = "inf";
+constexpr std::array<std::string_view, 6> other_words{"and", "or", "not", "where", "none", infinity_word};
 
 struct Operator {
   std::string_view sign;
@@ -124,7 +125,7 @@ class Parser {
       Dimension dimension;
       if (!parse_dimension(word.text, dimension)) {
         wrong(word, fmt::format("'{}' is no dimension", word.text),
-              fmt::format("{} or a number", fmt::join(per_words, ", ")));
+              fmt::format("{} or a number from 1 to {}", fmt::join(per_words, ", "), most_extent));
       }
       parameter.per.push_back(dimension);
     } while (take_if(","));
@@ -316,6 +317,10 @@ class Parser {
     std::vector<Node> parts;
     parts.push_back(negated());
     need_number(at, parts.front(), "-");
+    if (is_infinite(parts.front())) {  // one number, as its text is read again
+      parts.front().number = -parts.front().number;
+      return std::move(parts.front());
+    }
     const Type type = parts.front().type;
     return made(at, Op::negate, type, std::move(parts));
   }
@@ -357,7 +362,14 @@ class Parser {
     return node;
   }
 
+  static bool is_infinite(const Node& node) { return node.op == Op::number && std::isinf(node.number); }
+
   Node word(const Token& token) {
+    if (token.text == infinity_word) {
+      Node node = made(token, Op::number, Type::real, {});
+      node.number = std::numeric_limits<double>::infinity();
+      return node;
+    }
     const auto name = std::ranges::find(name_words, token.text);
     if (name != name_words.end()) {
       const auto which = static_cast<Name>(name - name_words.begin());
@@ -374,9 +386,6 @@ class Parser {
     if (parameter != known_.end()) return lookup(token, *parameter);
     std::vector<std::string> words(name_words.begin(), name_words.end());
     for (const Parameter& one : known_) words.push_back(one.name);
-    if (use_ == Use::score && token.text == "inf") {
-      wrong(token, "there is no name inf", "a mask, which hides keys");
-    }
     const std::string near = token.text.size() > 2 ? nearest_word(std::string{token.text}, words) : "";
     wrong(token, fmt::format("there is no name {}", token.text),
           near.empty() ? fmt::format("names are {}; params declares arrays", fmt::join(words, ", "))
@@ -421,6 +430,23 @@ class Parser {
     return made(token, function->op, type, std::move(parts));
   }
 
+  /// That of any call.
+  static int largest_extent(const Dimension& dimension) {
+    switch (dimension.per) {
+      case Per::fixed:
+        return dimension.extent;
+      case Per::head:
+      case Per::kv_head:
+        return most_heads;
+      case Per::batch:
+        return most_sequences;
+      case Per::query:
+      case Per::position:
+        break;
+    }
+    return most_positions;
+  }
+
   Node lookup(const Token& token, const Parameter& parameter) {
     expect("[");
     std::vector<Node> parts;
@@ -432,12 +458,13 @@ class Parser {
         wrong(at, fmt::format("an index of {} is {}", token.text, type_text(index.type)), "an integer");
       }
       const Interval range = interval_of(index, ranges_);
-      const bool fixed = parts.size() <= parameter.per.size() && parameter.per[parts.size() - 1].per == Per::fixed;
-      if (range.high < 0 || (fixed && range.low >= parameter.per[parts.size() - 1].extent)) {
+      const int extent =
+          parts.size() <= parameter.per.size() ? largest_extent(parameter.per[parts.size() - 1]) : most_extent;
+      if (range.high < 0 || range.low >= extent) {
         wrong(at,
               fmt::format("this index of {} cannot be in range: it is {} {}", token.text,
                           range.high < 0 ? "at most" : "at least", range.high < 0 ? range.high : range.low),
-              fixed ? fmt::format("from 0 to {}", parameter.per[parts.size() - 1].extent - 1) : "0 or more");
+              fmt::format("from 0 to {}", extent - 1));
       }
     } while (take_if(","));
     expect("]");
@@ -516,6 +543,15 @@ Result<Expression> parse(std::string_view text, Use use, std::span<const Paramet
   };
   if (text.size() > most_characters) {
     report(0, fmt::format("the expression has {} characters", text.size()), fmt::format("at most {}", most_characters));
+    return result;
+  }
+  // Whose messages would show nothing of them, or end there.
+  const auto is_control = [](char c) {
+    return (c >= '\0' && c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == '\x7f';
+  };
+  if (const auto found = std::ranges::find_if(text, is_control); found != text.end()) {
+    report(static_cast<std::size_t>(found - text.begin()),
+           fmt::format("the control character {:#04x} stands in the text", static_cast<int>(*found)), "");
     return result;
   }
   try {

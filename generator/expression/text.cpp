@@ -105,7 +105,7 @@ class Writer {
   static std::string number_text(const Node& node) {
     if (node.type == Type::integer) return fmt::format("{:.0f}", node.number);
     std::string text = fmt::format("{}", static_cast<float>(node.number));
-    if (text.find_first_of(".e") == std::string::npos) text += ".0";
+    if (text.find_first_of(".ei") == std::string::npos) text += ".0";
     return text;
   }
 

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -86,6 +87,11 @@ TEST_CASE("what is wrong in an expression is named with its column") {
         "7: this index of t cannot be in range: it is at most -1");
   CHECK(problem_of("s + t[h + 4] where t: fp32[4]", Use::score) ==
         "7: this index of t cannot be in range: it is at least 4");
+  CHECK(problem_of("s + t[h + 65536] where t: fp32[head]", Use::score) ==
+        "7: this index of t cannot be in range: it is at least 65536");
+  CHECK(problem_of("t[b, k + 16777216] == 1 where t: int32[batch, position]", Use::mask) ==
+        "6: this index of t cannot be in range: it is at least 16777216");
+  CHECK(problem_of("s + t[h + 65535] + t[h] where t: fp32[head]", Use::score).empty());
   CHECK(problem_of("s + t[h, k] where t: fp32[4]", Use::score) == "5: t has 2 indices");
   CHECK(problem_of("s + t[s] where t: fp32[4]", Use::score) == "7: an index of t is a real");
   CHECK(problem_of("min(s)", Use::score) == "1: min has 1 operands");
@@ -94,13 +100,14 @@ TEST_CASE("what is wrong in an expression is named with its column") {
   CHECK(problem_of("s s", Use::score) == "3: 's' stands where the expression ends");
   CHECK(problem_of("s $ 2", Use::score) == "3: '$' stands where the expression ends");
   CHECK(problem_of("k \u2264 p", Use::mask) == "3: '\u2264' stands where the expression ends");
-  CHECK(problem_of("select(k < p, s, -inf)", Use::score) == "19: there is no name inf");
   CHECK(problem_of("s where t: fp16[head]", Use::score) == "12: 'fp16' is no type");
   CHECK(problem_of("s where t: fp32[heads]", Use::score) == "17: 'heads' is no dimension");
   CHECK(problem_of("9999999999 < k", Use::mask) == "1: 9999999999 is beyond 32 bits");
   CHECK(problem_of("s * 1e99", Use::score) == "5: '1e99' is no number that fp32 has");
   CHECK(problem_of(std::string(200, '(') + "s", Use::score).find("nested more than") != std::string::npos);
-  CHECK(problem_of(std::string(5000, ' ') + "s", Use::score).find("5001 characters") != std::string::npos);
+  CHECK(problem_of(std::string(20000, ' ') + "s", Use::score).find("20001 characters") != std::string::npos);
+  CHECK(problem_of(std::string("s + \0 1", 7), Use::score) == "5: the control character 0x00 stands in the text");
+  CHECK(problem_of("s + \x1b", Use::score) == "5: the control character 0x1b stands in the text");
 }
 
 TEST_CASE("a mistake on a later line of a text is named with that line and its column there") {
@@ -120,6 +127,30 @@ TEST_CASE("values are those of mathematics: division rounds down, indices beyond
   const Result<Expression> parsed = parse("t[b, k - 20] + t[b, k] where t: fp32[batch, 4]", Use::score);
   REQUIRE(parsed.ok());
   CHECK(value_of(parsed.value, std::array{Array{{3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}}, place) == 8 + 11);
+}
+
+TEST_CASE("inf is a real with a sign, in texts and in kernels") {
+  CHECK(normalised("select(k<=p, s, - inf)", Use::score) == "select(k <= p, s, -inf)");
+  CHECK(normalised("s - -inf * --inf", Use::score) == "s - -inf * inf");
+  CHECK(normalised("bias[k] > -inf where bias: fp32[position]", Use::mask) ==
+        "bias[k] > -inf where bias: fp32[position]");
+  CHECK(value("select(k <= p, s, -inf)", Use::score, {.p = 1, .k = 2}) == -std::numeric_limits<double>::infinity());
+  CHECK(problem_of("k // inf == 0", Use::mask) == "3: // takes integers");
+  CHECK(problem_of("s + inf[h] where inf: fp32[head]", Use::score) == "18: a parameter's name is missing");
+  const Result<Expression> hides = parse("select(k <= p, s, -inf) - inf", Use::score);
+  REQUIRE(hides.ok());
+  const std::string text = cuda_text(&hides.value, nullptr, false);
+  CAPTURE(text);
+  CHECK(text.find("return ((at.k <= at.p) ? s : minus_infinity()) - (-minus_infinity());") != std::string::npos);
+}
+
+TEST_CASE("a sum of two hundred terms is an expression, and its kernel opens no parenthesis for each") {
+  std::string sum = "s";
+  for (int i = 0; i < 200; ++i) sum += " + bias[h, k]";
+  const Result<Expression> parsed = parse(sum + " where bias: fp32[head, position]", Use::score);
+  REQUIRE_MESSAGE(parsed.ok(), parsed.problems.front().text());
+  CHECK(parsed.value.formula() == sum);
+  CHECK(cuda_text(&parsed.value, nullptr, false).find("((") == std::string::npos);
 }
 
 TEST_CASE("texts of random expressions give the same expression again, and the same number") {
@@ -182,13 +213,16 @@ TEST_CASE("gradients pass scores that only add to s, and no others") {
     REQUIRE_MESSAGE(parsed.ok(), parsed.problems.front().text());
     return has_unit_slope(parsed.value);
   };
-  for (const std::string_view text : {"s", "s + 0.5", "0.5 - (1.0 - s)", "-(-s)", "s + real(k)", "s + s - s",
-                                      "select(k <= p, s, s - 1)", "s + x[h] * (k - p) where x: fp32[head]"}) {
+  for (const std::string_view text :
+       {"s", "s + 0.5", "0.5 - (1.0 - s)", "-(-s)", "s + real(k)", "s + s - s", "select(k <= p, s, s - 1)",
+        "s + x[h] * (k - p) where x: fp32[head]", "select(k <= p, s, -inf)", "select(k <= p, -inf, s + 1)"}) {
     CAPTURE(text);
     CHECK(passes(text));
   }
-  for (const std::string_view text : {"0.5", "-s", "s + s", "2 * s", "s * 1.0", "s / 2", "abs(s)", "min(s, 1.0)",
-                                      "tanh(s)", "select(s > 0, s, s + 1)", "select(k <= p, s, 0.5)", "s - s"}) {
+  for (const std::string_view text :
+       {"0.5", "-s", "s + s", "2 * s", "s * 1.0", "s / 2", "abs(s)", "min(s, 1.0)", "tanh(s)",
+        "select(s > 0, s, s + 1)", "select(k <= p, s, 0.5)", "s - s", "select(k <= p, s, inf)",
+        "select(k <= p, 2 * s, -inf)", "select(s > 0, s, -inf)"}) {
     CAPTURE(text);
     CHECK_FALSE(passes(text));
   }
@@ -206,7 +240,7 @@ TEST_CASE("a mask is told which blocks it leaves where integers that it looks up
 
 TEST_CASE("no text makes the parser do anything but answer") {
   Random random(3);
-  constexpr std::string_view alphabet = "skpqhb0189.e+-*/%<>=!()[],:_ wherandotminx\n\"'{}$\x80";
+  constexpr std::string_view alphabet = "skpqhb0189.e+-*/%<>=!()[],:_ wherandotminfx\n\"'{}$\x80";
   int parsed = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string text = random_expression(random, Use::score);

@@ -115,7 +115,7 @@ struct Expression {
 // Limits of expressions and of the calls that may use them, whose integers then have 32 bits.
 inline constexpr std::size_t most_characters = 16384;
 inline constexpr int most_depth = 48;    ///< parentheses, calls and indices inside of each other, minus and not
-inline constexpr int most_nodes = 1024;  ///< operations, numbers and names
+inline constexpr int most_nodes = 2048;  ///< operations, numbers and names
 inline constexpr int most_parameters = 8;
 inline constexpr int most_dimensions = 4;
 inline constexpr int most_positions = 1 << 24;  ///< rows and keys of a sequence

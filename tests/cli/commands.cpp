@@ -1,6 +1,7 @@
 // Each subcommand on good input. What depends on the machine (a GPU, NVRTC) is held to the exit code for it.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -159,6 +160,27 @@ TEST_CASE("scores that are nearly the lowest number weigh nothing, in every fami
       CHECK(result.exit_code == 0);
       CHECK_MESSAGE(json::parse(result.out)["checks"][0]["ok"] == true, result.err);
     }
+  }
+}
+
+TEST_CASE("a score of -inf is a key that is not seen, in every family, and rows of nothing else have no gradient") {
+  if (!has_host_compiler) return;
+  const TemporaryFolder folder;
+  constexpr std::array<std::array<const char*, 2>, 7> kernels{{{"prefill_sm80", ""},
+                                                               {"prefill_sm90", ""},
+                                                               {"decode_sm80", ""},
+                                                               {"decode_sm80", "split_rows: true\nwarps: 2\nB_r: 32\n"},
+                                                               {"backward_sm80", "B_r: 32\nB_c: 128\nwarps: 4\n"},
+                                                               {"backward_dq_sm80", "B_r: 64\nwarps: 4\n"},
+                                                               {"backward_sm90", ""}}};
+  for (const auto& [family, more] : kernels) {
+    CAPTURE(family);
+    const std::string spec =
+        folder.file("hidden.yaml", std::string("template: ") + family + "\nhead_dim: 64\n" + more +
+                                       "score: select(k % 3 != 1 and p % 4 != 1 and k >= 70, s, -inf)\n");
+    const ToolResult result = attune_tool({"run", spec, "--device", "emulator", "--json"});
+    CHECK(result.exit_code == 0);
+    CHECK_MESSAGE(json::parse(result.out)["checks"][0]["ok"] == true, result.err);
   }
 }
 

@@ -13,6 +13,8 @@ B, H, P, J = np.ix_(range(BATCH), range(HEADS), np.arange(ROWS) + KEYS - ROWS, r
 SLOPES = np.random.default_rng(7).random((BATCH, HEADS)).astype("float32")
 DOCUMENTS = np.sort(np.random.default_rng(8).integers(0, 4, (BATCH, KEYS))).astype("int32")
 PREFIX = np.array([30, 0], "int32")
+HIDING = np.zeros((1, 1, KEYS, KEYS), "float32")
+HIDING[..., np.arange(KEYS) % 4 == 3, :] = HIDING[..., np.arange(KEYS) % 5 == 1] = -np.inf
 
 #: Expressions, and what they do to scores.
 CASES = {
@@ -31,6 +33,15 @@ CASES = {
     "a bias of each distance, seen by rows from 20 on": (
         {"score": lambda s, k, p, h: s + 0.01 * h * (abs(p - k) % 7), "mask": lambda p: p >= 20},
         {"bias": 0.01 * H * (np.abs(P - J) % 7), "seen": P >= 20},
+    ),
+    "scores of minus infinity, all those of some rows": (
+        {"score": "select(k <= p and k % 3 != 1 and p >= 20, s + slope[b, h] * k, -inf)"}
+        | {"params": {"slope": SLOPES}},
+        {"bias": SLOPES[B, H] * J, "seen": (J <= P) & (J % 3 != 1) & (P >= 20)},
+    ),
+    "a bias of minus infinity, of all keys of some rows": (
+        {"score": "s + bias[p, k]", "params": {"bias": HIDING[0, 0]}},
+        {"seen": (J % 5 != 1) & (P % 4 != 3)},
     ),
 }
 
@@ -114,6 +125,7 @@ def test_a_sink_is_in_the_lse_that_gradients_take(keys):
     ("named", "error", "message"),
     [
         ({"score": "tanh(s)"}, NotImplementedError, r"score is tanh\(s\), whose derivative by s"),
+        ({"score": "select(s > 0, s, -inf)"}, NotImplementedError, "derivative by s is not one"),
         ({"score": "s * 2"}, NotImplementedError, "whose derivative by s is not one"),
         ({"score": "s - k", "softcap": 2.0}, NotImplementedError, "soft cap"),
         ({"alibi_slopes": SLOPES, "softcap": 2.0}, NotImplementedError, "soft cap"),

@@ -54,7 +54,7 @@ def attention(
     Of dense and ragged batches the result has gradients by q, k, v and learnable_sink, and so has the
     log-sum-exp: those of PyTorch tensors that require one (2.4 or newer, through attune.torch). The score
     then only adds to s, without softcap: it is s plus a term without s, or a select between such sums
-    whose condition has no s. Masks may be any.
+    (or -inf) whose condition has no s. Masks may be any.
 
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, as flash_attn_func takes it; of
@@ -65,14 +65,17 @@ def attention(
             its sequence; p, its position among the keys, q + seqlen_k - seqlen_q; k, the key's position
             in its sequence; h and hk, the heads of q and of k; b, the sequence; and of parameters, by
             their names. Arithmetic + - * / // %, comparisons, and, or, not, min, max, abs, exp2, log2,
-            tanh, real(integer), select(condition, yes, no). A function takes some of these by name and
-            writes & | ~ for and, or, not; attune.select and others are its functions.
+            tanh, real(integer), select(condition, yes, no), inf. A function takes some of these by name
+            and writes & | ~ for and, or, not; attune.select and others are its functions. A score of -inf
+            is a key that is not seen; a mask says the same faster, as it leaves blocks of keys unread. Up
+            to 2048 operations, numbers and names in 16384 characters, 48 parentheses, calls and indices
+            inside of each other; sums, products, `and` and `or` of many terms are not nested.
         mask: Which keys a query sees of those that causal and window_size leave it, without s.
         params: Arrays that expressions look up by name, float32 or int32, contiguous, on q's device. A
             dimension that is indexed by a name alone is counted by it (h: heads_q, hk: heads_kv, b:
-            batch, q: at least seqlen_q, p and k: at least seqlen_k, of a cache its room); others have
-            the extent that the array has. An index beyond an extent counts as the nearest inside. No
-            gradient goes through them.
+            batch, q: at least seqlen_q, p and k: at least seqlen_k, of a cache its room) in score and
+            mask alike, and by one; others have the extent that the array has. An index beyond an extent
+            counts as the nearest inside. No gradient goes through them.
         softmax_scale: As flash_attn_func takes it, and so are the three that follow.
         causal: The mask up to the query's own position.
         window_size: (left, right).

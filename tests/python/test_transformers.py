@@ -319,6 +319,23 @@ def test_greedy_tokens_of_slopes_are_those_of_eager_attention(torch_device, monk
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("config", [transformers.BloomConfig, transformers.MptConfig])
+def test_models_that_compute_attention_themselves_are_refused(config, torch_device):
+    """They add ALiBi to scores of their own; without a mask, which is not made, each token would see those after it."""
+    options = {"n_layers": 1, "n_heads": 2, "hidden_size": 64, "vocab_size": VOCABULARY}
+    for named in (options, options | {"attn_implementation": "eager"}):
+        model = transformers.AutoModelForCausalLM.from_config(
+            config(**{"attn_implementation": "attune"} | named)
+        ).to(torch_device)
+        if "attn_implementation" in named:
+            assert model(prompt(torch_device)).logits.isfinite().all()
+            continue
+        message = f"attention of {model.config.model_type} models asks for no implementation"
+        with pytest.raises(NotImplementedError, match=message):
+            model(prompt(torch_device))
+
+
+@torch.no_grad()
 def test_dropout_follows_the_generator(torch_device):
     model = llama("attune", torch_device, attention_dropout=0.25)
     tokens = prompt(torch_device)

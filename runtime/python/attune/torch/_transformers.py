@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -151,8 +152,9 @@ def require_no_mask(
         None: there is nothing to mask, or what `attend` masks; an empty tensor where that is a window.
 
     Raises:
-        NotImplementedError: A mask is needed.
+        NotImplementedError: A mask is needed, or the model never calls `attend`.
     """
+    _require_interface(config)
     keys = kv_offset + kv_length
     is_local = local_size is not None and keys > local_size
     window, chunk = (
@@ -179,6 +181,26 @@ def require_no_mask(
     if causal:
         _require_last_queries(keys, q_length, q_offset, cache_position)
     return torch.empty(_WINDOW) if is_local else None
+
+
+def _require_interface(config: Any) -> None:
+    """Throws where a model computes attention itself: without a mask, which is not made, it would see every key."""
+    if config is not None and not _asks_interface(type(config).__module__):
+        raise NotImplementedError(
+            f"the attention of {config.model_type} models asks for no implementation; use "
+            "attn_implementation='eager', or replace its forward by one that calls attune.torch, "
+            "whose flash_attn_func takes alibi_slopes"
+        )
+
+
+@torch.compiler.assume_constant_result
+def _asks_interface(configuration: str) -> bool:
+    """Whether the model of a configuration's module asks for an implementation, where attention is its own."""
+    module = sys.modules.get(configuration.replace(".configuration_", ".modeling_"))
+    if module is None or hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
+        return True
+    own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
+    return not any(isinstance(one, type) and one.__name__.endswith("Attention") for one in own)
 
 
 def _require_last_queries(

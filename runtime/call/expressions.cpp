@@ -47,6 +47,16 @@ std::vector<Parameter> parameters_of(const CallExpressions& expressions) {
   return expression::parameters_of(expression_or_null(expressions.score), expression_or_null(expressions.mask));
 }
 
+/// Those of the numbers' own expressions, which stay: of a score and a mask, those of both again.
+std::vector<const Parameter*> read_by(const CallExpressions& expressions) {
+  std::vector<const Parameter*> found;
+  for (const Expression* one : {expression_or_null(expressions.score), expression_or_null(expressions.mask)}) {
+    if (one == nullptr) continue;
+    for (const Parameter& parameter : one->parameters) found.push_back(&parameter);
+  }
+  return found;
+}
+
 const attune_named_array* find_array(const ExpressionTexts& texts, std::string_view name) {
   if (texts.params == nullptr) return nullptr;
   for (int i = 0; i < texts.count; ++i) {
@@ -89,7 +99,12 @@ void check_array(std::vector<std::string>& found, const Parameter& parameter, co
   for (std::size_t i = 0; i < parameter.per.size(); ++i) {
     const auto [wanted, or_more] = wanted_extent(parameter.per[i], extents);
     const long long given = array.extents[i];
-    if (given < wanted || (given > wanted && !or_more) || given > expression::most_extent) {
+    if (given > expression::most_extent && or_more) {
+      add_line(found, "params: extent {} of {} is {}; it must be at most {}", i, parameter.name, given,
+               expression::most_extent);
+      return;
+    }
+    if (given < wanted || (given > wanted && !or_more)) {
       add_line(found, "params: extent {} of {} is {}; it must be {}{}, its {}", i, parameter.name, given,
                or_more ? "at least " : "", wanted, parameter.per[i].text());
       return;
@@ -124,6 +139,22 @@ std::string conflict_of(const CallExpressions& expressions) {
   const std::string conflict =
       expression::conflict_of(expression_or_null(expressions.score), expression_or_null(expressions.mask));
   return conflict.empty() ? conflict : "params: " + conflict;
+}
+
+std::vector<attune_named_array> stand_ins(const CallExpressions& expressions, const ExpressionExtents& extents,
+                                          const void* data) {
+  std::vector<attune_named_array> arrays;
+  for (const Parameter* parameter : read_by(expressions)) {
+    attune_named_array array{.name = parameter->name.c_str(),
+                             .data = data,
+                             .element = parameter->type == expression::Type::real ? ATTUNE_FP32 : ATTUNE_INT32,
+                             .rank = static_cast<std::int32_t>(parameter->per.size()),
+                             .extents = {}};
+    std::ranges::transform(parameter->per, array.extents,
+                           [&](const expression::Dimension& one) { return wanted_extent(one, extents).first; });
+    arrays.push_back(array);
+  }
+  return arrays;
 }
 
 void check_expressions(std::vector<std::string>& found, const ExpressionTexts& texts,

@@ -65,6 +65,11 @@ ExpressionTexts expression_texts(const Args& args) {
 /// The expressions of these texts. Throws Error{ATTUNE_INVALID_ARGUMENT} with the place of a mistake in one.
 CallExpressions read_expressions(const ExpressionTexts& texts);
 
+/// The arrays that expressions look up, as short as a call of these extents may have them, where nobody reads them:
+/// `data` is where each is said to be.
+std::vector<attune_named_array> stand_ins(const CallExpressions& expressions, const ExpressionExtents& extents,
+                                          const void* data);
+
 /// Adds a line for each array that is missing or not as the expressions have it, and for sizes beyond their limits.
 void check_expressions(std::vector<std::string>& found, const ExpressionTexts& texts,
                        const CallExpressions& expressions, const ExpressionExtents& extents);

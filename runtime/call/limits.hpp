@@ -2,8 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
+#include "attune/attune.h"
 #include "generator/expression/pool.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/call/expressions.hpp"
+#include "runtime/call/window.hpp"
 
 namespace attune {
 
@@ -25,6 +30,21 @@ void take_limits(OneProblem& problem) {
   if (const float cap = expression::softcap_of_number(problem.expressions.score); cap > 0) {
     problem.softcap = cap;
     problem.expressions.score = 0;
+  }
+}
+
+/// Gives a problem that is told by its sizes and its window's bounds the expressions of these texts, as a call of them
+/// has them. Throws Error{ATTUNE_INVALID_ARGUMENT} with what is wrong in one, or where they mean different arrays by
+/// one name.
+template <class OneProblem>
+void express(OneProblem& problem, const ExpressionTexts& texts) {
+  problem.expressions = read_expressions(texts);
+  if (const std::string conflict = conflict_of(problem.expressions); !conflict.empty()) {
+    throw Error(ATTUNE_INVALID_ARGUMENT, conflict);
+  }
+  if constexpr (requires { problem.causal; }) {
+    take_limits(problem);
+    set_window(problem, problem.window_left, problem.window_right);
   }
 }
 

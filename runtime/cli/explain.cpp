@@ -7,10 +7,8 @@
 #include <string>
 #include <type_traits>
 
-#include "runtime/call/expressions.hpp"
 #include "runtime/call/limits.hpp"
 #include "runtime/call/problem_fields.hpp"
-#include "runtime/call/window.hpp"
 #include "runtime/choice/explain.hpp"
 #include "runtime/choice/explanation_json.hpp"
 #include "runtime/choice/tuned_devices.hpp"
@@ -60,13 +58,8 @@ nlohmann::ordered_json json_of(const MaskBlocks& blocks) {
 
 Exit explain(const ExplainOptions& options, auto problem) {
   require_sound(problem);
-  problem.expressions = read_expressions({.score = options.score.empty() ? nullptr : options.score.c_str(),
-                                          .mask = options.mask.empty() ? nullptr : options.mask.c_str()});
-  require_agreement(problem.expressions);
-  if constexpr (requires { problem.causal; }) {
-    take_limits(problem);
-    set_window(problem, problem.window_left, problem.window_right);
-  }
+  express(problem, {.score = options.score.empty() ? nullptr : options.score.c_str(),
+                    .mask = options.mask.empty() ? nullptr : options.mask.c_str()});
   const ReadyKernels ready;
   const Explanation said = attune::explain(problem, device_for(options.gpu), ready, default_tuned_tables(ready));
   std::optional<MaskBlocks> blocks;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "generator/variant.hpp"
-#include "runtime/call/expressions.hpp"
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/problem_options.hpp"
 #include "runtime/lab/lengths.hpp"
@@ -140,10 +139,6 @@ void throw_all(const std::vector<std::string>& problems) {
 }
 
 }  // namespace
-
-void require_agreement(const CallExpressions& expressions) {
-  if (std::string conflict = conflict_of(expressions); !conflict.empty()) throw_all({std::move(conflict)});
-}
 
 void require_sound(const Problem& problem) { throw_all(problems_of(problem)); }
 

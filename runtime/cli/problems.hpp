@@ -55,9 +55,6 @@ struct DecodeOptions {
   [[nodiscard]] Problem prefill(const ProblemOptions& sizes) const;
 };
 
-/// Throws Failure where a score and a mask mean different arrays by one name.
-void require_agreement(const CallExpressions& expressions);
-
 /// Throws Failure with all that no kernel could serve about this problem.
 void require_sound(const Problem& problem);
 void require_sound(const DecodeProblem& problem);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 
+#include "generator/expression/parse.hpp"
 #include "runtime/python/errors.hpp"
 
 namespace nb = nanobind;
@@ -15,12 +16,38 @@ namespace {
 
 constexpr int most_rank = 4;  // of an array that expressions look up
 
+/// All of a Python text, zeros inside of it, too. Throws Python's own error where UTF-8 has no word for it.
+std::string whole(nb::handle text) {
+  Py_ssize_t size = 0;
+  const char* const begin = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (begin == nullptr) throw nb::python_error();
+  return {begin, static_cast<std::size_t>(size)};
+}
+
 /// Whether there is a text, and what it is.
 bool read_text(const char* name, nb::handle text, std::string& to) {
   if (text.is_none()) return false;
   if (!nb::isinstance<nb::str>(text)) raise(PyExc_TypeError, fmt::format("{} is no text of an expression", name));
-  to = nb::borrow<nb::str>(text).c_str();
+  to = whole(text);
+  // The C ABI's texts end at a zero.
+  if (to.find('\0') != std::string::npos) {
+    const auto parsed = expression::parse(to, expression::Use::score, {}, {name, 1, 1});
+    raise(PyExc_ValueError, parsed.problems.front().text());
+  }
   return true;
+}
+
+/// A parameter's name.
+std::string read_name(nb::handle given) {
+  if (!nb::isinstance<nb::str>(given)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
+  std::string name = whole(given);
+  if (!expression::is_parameter_name(name)) {
+    raise(PyExc_ValueError,
+          fmt::format("params has the name {}, which no expression can read: a name is up to 32 letters, digits and _, "
+                      "no digit first, and no word that expressions have, as s, k or min",
+                      nb::repr(given).c_str()));
+  }
+  return name;
 }
 
 /// What the framework says of an array before it is checked; nothing of what is none of its arrays.
@@ -114,8 +141,7 @@ void ExpressionArguments::read_options(const First& first, const ExpressionOptio
   const auto params = nb::borrow<nb::dict>(options.params);
   names_.reserve(params.size());
   for (const auto& [name, array] : params) {
-    if (!nb::isinstance<nb::str>(name)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
-    names_.emplace_back(nb::borrow<nb::str>(name).c_str());
+    names_.push_back(read_name(name));
     add(read_array(first, names_.back().c_str(), array), array);
   }
 }

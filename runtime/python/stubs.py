@@ -32,10 +32,26 @@ def require_gradients(score: str | None, softcap: float) -> None: ...
 def xla_prefill() -> Any: ...
 def xla_backward() -> Any: ...
 def explain(
-    bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
+    bf16: bool,
+    sizes: tuple[int, ...],
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    score: str | None,
+    mask: str | None,
+    arch: str | None,
+    ordinal: int | None,
 ) -> dict[str, Any]: ...
 def jit(
-    bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
+    bf16: bool,
+    sizes: tuple[int, ...],
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    score: str | None,
+    mask: str | None,
+    arch: str | None,
+    ordinal: int | None,
 ) -> str: ...
 def counters(emulator: bool | None) -> dict[str, Any]: ...
 def finish() -> None: ...

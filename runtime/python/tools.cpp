@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "generator/expression/pool.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/cache/cache.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/call/field_checks.hpp"
+#include "runtime/call/limits.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/explain.hpp"
 #include "runtime/choice/tuned_devices.hpp"
@@ -24,6 +27,7 @@
 #include "runtime/lab/arguments.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/gil.hpp"
+#include "runtime/python/operands.hpp"
 #include "runtime/python/registries.hpp"
 
 namespace nb = nanobind;
@@ -34,19 +38,34 @@ namespace {
 /// Batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v.
 using Sizes = std::array<std::int32_t, 7>;
 
-Problem problem_of(bool bf16, const Sizes& sizes, bool causal) {
-  const Problem problem{.dtype = bf16 ? Dtype::bf16 : Dtype::fp16,
-                        .batch = sizes[0],
-                        .heads_q = sizes[3],
-                        .heads_kv = sizes[4],
-                        .seqlen_q = sizes[1],
-                        .seqlen_k = sizes[2],
-                        .head_dim = sizes[5],
-                        .head_dim_v = sizes[6] == sizes[5] ? 0 : sizes[6],
-                        .causal = causal};
+/// What a call does to its scores, as it is told.
+struct Scores {
+  bool causal;
+  nb::handle window_size;
+  float softcap;
+  std::optional<std::string> score;
+  std::optional<std::string> mask;
+};
+
+Problem problem_of(bool bf16, const Sizes& sizes, const Scores& scores) {
+  const Window window = window_of(scores.window_size);
+  Problem problem{.dtype = bf16 ? Dtype::bf16 : Dtype::fp16,
+                  .batch = sizes[0],
+                  .heads_q = sizes[3],
+                  .heads_kv = sizes[4],
+                  .seqlen_q = sizes[1],
+                  .seqlen_k = sizes[2],
+                  .head_dim = sizes[5],
+                  .head_dim_v = sizes[6] == sizes[5] ? 0 : sizes[6],
+                  .causal = scores.causal,
+                  .window_left = window.left,
+                  .window_right = window.right,
+                  .softcap = scores.softcap};
   if (const auto found = problems_of(problem); !found.empty()) {
     throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
   }
+  express(problem, {.score = scores.score ? scores.score->c_str() : nullptr,
+                    .mask = scores.mask ? scores.mask->c_str() : nullptr});
   return problem;
 }
 
@@ -98,28 +117,42 @@ nb::tuple texts(const std::vector<std::string>& lines) {
   return nb::tuple(list);
 }
 
-/// A call of this problem over memory that nobody reads.
-attune_prefill_args args_of(const Problem& problem) {
-  const auto tensor = [](std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) -> attune_tensor {
-    alignas(16) static char nowhere[16];
+/// A call of a problem over memory that nobody reads.
+struct CallOverNothing {
+  std::vector<attune_named_array> params;
+  attune_prefill_args args;  ///< which point to them
+
+  explicit CallOverNothing(const Problem& problem)
+      : params(stand_ins(problem.expressions, expression_extents(problem), nowhere)), args(arguments_of(problem)) {
+    args.q = tensor(problem.seqlen_q, problem.heads_q, problem.head_dim);
+    args.k = tensor(problem.seqlen_k, problem.heads_kv, problem.head_dim);
+    args.v = tensor(problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v());
+    args.o = tensor(problem.seqlen_q, problem.heads_q, problem.head_dim_of_v());
+    const auto& [score, mask, sink] = problem.expressions;
+    if (score != 0) args.score = expression::text_of_number(score).data();
+    if (mask != 0) args.mask = expression::text_of_number(mask).data();
+    args.params = params.data();
+    args.param_count = static_cast<std::int32_t>(params.size());
+  }
+  CallOverNothing(const CallOverNothing&) = delete;
+  CallOverNothing& operator=(const CallOverNothing&) = delete;
+
+ private:
+  alignas(16) static inline char nowhere[16];
+
+  static attune_tensor tensor(std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
     const std::int64_t columns = padded_head_dim(head_dim);
     return {nowhere, seqlen * heads * columns, heads * columns, columns};
-  };
-  attune_prefill_args args = arguments_of(problem);
-  args.q = tensor(problem.seqlen_q, problem.heads_q, problem.head_dim);
-  args.k = tensor(problem.seqlen_k, problem.heads_kv, problem.head_dim);
-  args.v = tensor(problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v());
-  args.o = tensor(problem.seqlen_q, problem.heads_q, problem.head_dim_of_v());
-  return args;
-}
+  }
+};
 
 /// What this process has loaded for the problem so far, in the emulator or in the current context.
 attune_serving serving_at(const Target& target, const Problem& problem) {
   attune_serving serving{};
   serving.struct_size = sizeof(serving);
   if (!target.emulator && (target.elsewhere || driver().current_device() != target.ordinal)) return serving;
-  const attune_prefill_args args = args_of(problem);
-  check(attune_registry_serving(registry_of(target.emulator), ATTUNE_PREFILL, &args, &serving));
+  const CallOverNothing call(problem);
+  check(attune_registry_serving(registry_of(target.emulator), ATTUNE_PREFILL, &call.args, &serving));
   return serving;
 }
 
@@ -161,9 +194,10 @@ Target explained_target(const std::optional<std::string>& name, std::optional<in
   }
 }
 
-nb::dict explain_problem(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
-                         std::optional<int> ordinal) {
-  const Problem problem = problem_of(bf16, sizes, causal);
+nb::dict explain_problem(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, float softcap,
+                         const std::optional<std::string>& score, const std::optional<std::string>& mask,
+                         const std::optional<std::string>& arch, std::optional<int> ordinal) {
+  const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask});
   const Target target = explained_target(arch, ordinal);
   const Explanation explained = explain_at(target, problem);
   return facts(explained, explained.served() ? serving_at(target, problem) : attune_serving{});
@@ -179,24 +213,31 @@ attune_status prepare_on_gpu(int ordinal, const attune_prefill_args& args) {
   return status;
 }
 
-/// Leaves the kernel where a registry on that GPU will look for it.
+/// Leaves the kernels that are not ready where a registry on that GPU will look for them.
 void compile_to_disk(const Explanation& explained) {
+  std::vector<Variant> missing;
+  const auto add = [&](const Served& serving) {
+    if (serving.origin == Origin::nvrtc) missing.push_back(serving.variant);
+  };
+  add(explained.serving);
+  for (const OtherLaunch& other : explained.others) add(other.serving);
+  if (missing.empty()) return;
   const Cache cache(default_cache_root());
   if (cache.root().empty()) {
     throw Error(ATTUNE_INVALID_ARGUMENT, "there is no cache folder to compile to: set ATTUNE_CACHE_DIR or HOME");
   }
   const Compiler compiler;
-  const Source source = generate(explained.serving.variant);
   const int capability = explained.device.capability;
-  cache.find_or_build(cache_key(source, capability, compiler.identity()), source,
-                      [&] { return compiler.compile(source, capability); });
+  for (const Variant& variant : missing) {
+    const Source source = generate(variant);
+    cache.find_or_build(cache_key(source, capability, compiler.identity()), source,
+                        [&] { return compiler.compile(source, capability); });
+  }
 }
 
-std::string make_ready(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
-                       std::optional<int> ordinal) {
+std::string make_ready(const Problem& problem, const std::optional<std::string>& arch, std::optional<int> ordinal) {
   const WithoutGil released;
   const RunningCall running;
-  const Problem problem = problem_of(bf16, sizes, causal);
   const Target target = target_of(arch, ordinal);
   const Explanation explained = explain_at(target, problem);
   if (!explained.served()) {
@@ -204,18 +245,21 @@ std::string make_ready(bool bf16, const Sizes& sizes, bool causal, const std::op
                                                 explained.device.name, fmt::join(explained.refusals, "; ")));
   }
   if (target.elsewhere) {
-    if (explained.serving.origin == Origin::nvrtc) compile_to_disk(explained);
+    compile_to_disk(explained);
     return explained.serving.variant.name();
   }
-  const attune_prefill_args args = args_of(problem);
-  check(target.emulator ? attune_prefill_prepare(registry_of(true), &args) : prepare_on_gpu(target.ordinal, args));
+  const CallOverNothing call(problem);
+  check(target.emulator ? attune_prefill_prepare(registry_of(true), &call.args)
+                        : prepare_on_gpu(target.ordinal, call.args));
   return explained.serving.variant.name();
 }
 
-std::string jit(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
-                std::optional<int> ordinal) {
+std::string jit(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, float softcap,
+                const std::optional<std::string>& score, const std::optional<std::string>& mask,
+                const std::optional<std::string>& arch, std::optional<int> ordinal) {
+  const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask});
   try {
-    return make_ready(bf16, sizes, causal, arch, ordinal);
+    return make_ready(problem, arch, ordinal);
   } catch (const Error&) {
     raise_interruptions();
     throw;
@@ -282,8 +326,12 @@ nb::list cache_list() {
 
 void bind_tools(nb::module_& module) {
   using nb::literals::operator""_a;
-  module.def("explain", &explain_problem, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
-  module.def("jit", &jit, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
+  const auto bind = [&](const char* name, auto function) {
+    module.def(name, function, "bf16"_a, "sizes"_a, "causal"_a, "window_size"_a, "softcap"_a, "score"_a.none(),
+               "mask"_a.none(), "arch"_a.none(), "ordinal"_a.none());
+  };
+  bind("explain", &explain_problem);
+  bind("jit", &jit);
   module.def("counters", &counters, "emulator"_a.none());
   module.def("finish", &finish, nb::call_guard<WithoutGil>());
   module.def("cache_root", [] { return default_cache_root().string(); });

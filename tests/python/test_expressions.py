@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import attune
-from attune._tracing import trace
 
 SLOPES = np.array([0.5, 0.25, 0.125, 0.0625], "float32")
 DOCUMENTS = np.repeat(np.arange(4, dtype="int32"), 10)[None].repeat(2, 0)  # (batch, seqlen)
@@ -112,22 +111,48 @@ def test_a_query_that_sees_nothing_gives_zeros_and_an_lse_of_minus_infinity():
     assert np.isfinite(lse[:, :, 12:]).all()
 
 
-def test_functions_are_traced_into_texts():
-    assert (
-        trace(lambda s, k, p: s - 2 * abs(k - p) // 3 % 5)
-        == "(s - (((2 * abs((k - p))) // 3) % 5))"
-    )
-    assert trace(lambda k, p, q: ~(k <= p) | (q != 3)) == "((not (k <= p)) or (q != 3))"
-    assert trace(lambda s, h: attune.select(h < 2, attune.tanh(s / 3.0), -1.5)) == (
-        "select((h < 2), tanh((s / 3.0)), (-1.5))"
-    )
-    assert trace(lambda s, k: s * np.float64(0.5) - np.int64(2) * attune.real(k)) == (
-        "((s * 0.5) - (2 * real(k)))"
-    )
-    with pytest.raises(TypeError, match="no truth value"):
-        trace(lambda s, k, p: s if k <= p else 0)
-    with pytest.raises(TypeError, match="x is no name of an expression"):
-        trace(lambda s, x: s + x)
+HIDDEN = np.where(np.arange(40) % 3 == 1, -np.inf, np.linspace(-1, 1, 40)).astype("float32")
+
+
+@pytest.mark.parametrize("heads_kv", [1, 2])
+@pytest.mark.parametrize("how", ["in the text", "of an array", "in the arithmetic"])
+@pytest.mark.parametrize("kind", ["dense", "ragged", "cache", "cache in parts", "few queries"])
+def test_a_score_of_minus_infinity_is_a_key_that_is_not_seen(kind, how, heads_kv):
+    """Also of all keys of a row, of a whole block and of all that came before."""
+    random = np.random.default_rng(7)
+    rows, keys = (1 if kind == "few queries" else 16 if "cache" in kind else 200), 300
+    q = random.standard_normal((1, rows, 4, 64)).astype("float16")
+    k, v = random.standard_normal((2, 1, keys, heads_kv, 64)).astype("float16")
+    i, h = np.arange(rows), np.arange(4)
+    seen = np.broadcast_to((np.arange(keys) >= 140) & (np.arange(keys) % 3 != 1), (4, rows, keys))
+    seen = seen & ((i % 7 != 2)[:, None] & ((h != 1)[:, None, None] | (i < rows // 2)[:, None]))
+    named = {
+        "in the text": {"score": "select(k >= 140 and k % 3 != 1 and q % 7 != 2 and "
+                                 f"(h != 1 or q < {rows // 2}), s, -inf)"},
+        "of an array": {
+            "score": "s + bias[h, q, k]",
+            "params": {"bias": np.where(seen, 0, -np.inf).astype("float32")},
+        },
+        "in the arithmetic": {
+            "score": "s + log2(real(seen[h, q, k]))",
+            "params": {"seen": seen.astype("int32")},
+        },
+    }[how]  # fmt: skip
+    if kind == "ragged":
+        lengths = {"cu_seqlens_q": np.array([0, rows], "int32"), "max_seqlen_q": rows}
+        lengths |= {"cu_seqlens_k": np.array([0, keys], "int32"), "max_seqlen_k": keys}
+        out, lse = attune.attention(q[0], k[0], v[0], return_lse=True, **lengths, **named)
+        out, lse = out[None], lse[None]
+    elif "cache" in kind:
+        named["num_splits"] = 3 if kind == "cache in parts" else 1
+        out, lse = attune.attention(q, k, v, return_lse=True, cache_seqlens=keys, **named)
+    else:
+        out, lse = attune.attention(q, k, v, return_lse=True, **named)
+    expected = reference(q, k, v, lambda s, *_: s, lambda *_: seen)
+    unseen = ~seen.any(-1)
+    assert unseen.any() and np.isneginf(lse[0][unseen]).all()
+    assert not out[0].transpose(1, 0, 2)[unseen].any()
+    check((out, lse), expected)
 
 
 def test_what_is_wrong_is_named():

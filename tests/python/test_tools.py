@@ -164,6 +164,62 @@ def test_jit_by_sizes_makes_what_a_call_needs():
     assert attune.cache.list() == before
 
 
+SLOPE = np.ones(4, "float32")
+DOCUMENT = np.zeros((2, 16), "int32")
+#: What a call does to its scores, and what of it is in the name of its kernel.
+SCORES = {
+    "a window": ({"window_size": (3, 0)}, "_window"),
+    "a soft cap": ({"softcap": 2.0}, "_softcap"),
+    "a soft cap as a score": ({"score": "2.0 * tanh(s / 2.0)"}, "_softcap"),
+    "a causal mask as a mask": ({"mask": lambda k, p: k <= p}, "_causal"),
+    "a score": ({"score": lambda s, h, slope: s + slope[h], "params": {"slope": SLOPE}}, "slope_"),
+    "documents": ({"mask": "d[b, p] == d[b, k]", "params": {"d": DOCUMENT}}, "_d_"),
+}
+
+
+@pytest.mark.parametrize("which", SCORES)
+def test_jit_and_explain_take_what_a_call_does_to_its_scores(which):
+    named, part = SCORES[which]
+    explained = attune.explain(Q, K, K, **named)
+    assert explained.served
+    assert part in explained.variant
+    assert attune.jit(Q, K, K, **named) == explained.variant
+    before = attune.counters(emulator=True).misses, attune.cache.list()
+    attune.attention(Q, K, K, **named)
+    assert (attune.counters(emulator=True).misses, attune.cache.list()) == before
+    assert attune.explain(Q, K, K, **named).loaded == explained.variant
+
+
+def test_explain_of_sizes_takes_expressions_that_say_what_they_read():
+    score = "s + slope[h] * (k - p) where slope: fp32[head]"
+    explained = attune.explain(heads_q=4, score=score, mask="k <= p", arch="sm_90")
+    assert explained.variant.startswith("prefill_sm90_bf16_d128_")
+    assert "causal" in explained.problem and "slope[h] * real(k - p)" in explained.problem
+
+
+@pytest.mark.parametrize("function", [attune.explain, attune.jit])
+@pytest.mark.parametrize(
+    ("named", "error", "message"),
+    [
+        ({"score": "s + slope[h]"}, ValueError, "score:1:5: there is no name slope"),
+        ({"mask": "k"}, ValueError, "mask:1:1: the mask is an integer; it must be a boolean"),
+        ({"mask": SLOPE}, TypeError, "mask is a ndarray; it must be a text or a function"),
+        ({"params": [SLOPE]}, TypeError, "params is a list; it must map names to arrays"),
+        ({"window_size": (1,)}, TypeError, "window_size is (1,); it must be (left, right)"),
+        ({"softcap": -1.0}, ValueError, "softcap is -1"),
+        (
+            {"score": "s + t[h] where t: fp32[head]", "mask": "t[h] > 0 where t: int32[head]"},
+            ValueError,
+            "params: the score has t: fp32[head], the mask t: int32[head]",
+        ),
+    ],
+    ids=repr,
+)
+def test_mistakes_in_what_happens_to_scores_are_named(function, named, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        function(arch="sm_90", **named)
+
+
 @pytest.mark.parametrize(
     ("arch", "device"), [("emulator", "emulator"), ("sm_80", "NVIDIA A100-SXM4-80GB")]
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from . import _attune
 from ._arguments import Array, Pair
 from ._functions import documented
-from ._texts import Expression, complete
+from ._texts import Expression, arrays_of, complete
 
 
 @documented
@@ -38,7 +38,7 @@ def flash_attn_backward(
     mask: Expression | None = None,
     params: Mapping[str, Array] | None = None,
 ) -> tuple[Array, Array, Array]:
-    arrays = None if params is None else dict(params)
+    arrays = arrays_of(params)
     result: tuple[Array, Array, Array] = _attune.backward(
         dout,
         q,
@@ -61,8 +61,7 @@ def flash_attn_backward(
         dropout_p,
         rng_state,
         alibi_slopes,
-        complete(score, arrays or {}),
-        complete(mask, arrays or {}),
-        arrays,
+        *complete(score, mask, arrays),
+        None if params is None else arrays,
     )
     return result

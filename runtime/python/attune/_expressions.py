@@ -8,7 +8,7 @@ from . import _attune
 from ._arguments import Array, GradientWanted, Pair, require_one_kind
 from ._functions import documented
 from ._gradients import differentiable
-from ._texts import Expression, complete
+from ._texts import Expression, arrays_of, complete
 
 
 @documented
@@ -44,8 +44,8 @@ def attention(
     learnable_sink: Array | None = None,
     deterministic: bool | None = None,
 ) -> Array | tuple[Array, Array]:
-    arrays = dict(params or {})
-    texts = (complete(score, arrays), complete(mask, arrays), arrays)
+    arrays = arrays_of(params)
+    texts = (*complete(score, mask, arrays), arrays)
     require_one_kind(
         cache_seqlens,
         cu_seqlens_q,

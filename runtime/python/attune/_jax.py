@@ -97,7 +97,6 @@ def attend(
     state: jax.Array | None,
 ) -> jax.Array | tuple[jax.Array, jax.Array, None]:
     """The output, or (output, LSE, None), of checked arrays: (q, k, v), (q, kv) or (qkv,)."""
-    named = {name: array for name, array in params.items() if name.isidentifier()}
     options = _Options(
         softmax_scale,
         causal,
@@ -106,10 +105,10 @@ def attend(
         softcap,
         score,
         mask,
-        tuple(named),
+        tuple(params),
         dropout_p,
     )
-    operands = _Operands(tuple(arrays), sink, state if dropout_p else None, tuple(named.values()))
+    operands = _Operands(tuple(arrays), sink, state if dropout_p else None, tuple(params.values()))
     results = _compiled(operands, options, return_lse)
     return (*results, None) if return_lse else results[0]
 

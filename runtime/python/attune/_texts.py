@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._tracing import parameters_read, trace
+from ._tracing import counted_by, declared_in, lookups_in, trace
 
 _DTYPES = {"float32": "fp32", "int32": "int32"}
 
 Expression = str | Callable[..., Any]
+
+
+def arrays_of(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Parameters by their names, which kernels' own checks see to."""
+    if params is None:
+        return {}
+    if not isinstance(params, Mapping):
+        raise TypeError(
+            f"params is a {type(params).__name__}; it must map names to arrays, as {{'slope': array}}"
+        )
+    for name in params:
+        if not isinstance(name, str):
+            raise TypeError(f"params has the name {name!r}, a {type(name).__name__}; it must be a text")
+    return dict(params)
 
 
 def text_of(expression: Expression | None, params: Mapping[str, Any]) -> str | None:
@@ -24,21 +38,31 @@ def text_of(expression: Expression | None, params: Mapping[str, Any]) -> str | N
     return trace(expression, tuple(params))
 
 
-def complete(expression: Expression | None, params: Mapping[str, Any]) -> str | None:
-    """The text with a `where` for each parameter that it reads."""
-    text = text_of(expression, params)
-    if text is None:
-        return None
-    declared = []
-    # What is no array the binding names.
-    ranks = tuple((name, len(one.shape)) for name, one in params.items() if hasattr(one, "shape"))
-    for name, counted in parameters_read(text, ranks):
-        array = params[name]
-        dtype = _DTYPES.get(str(array.dtype).rpartition(".")[2])
-        if dtype is None:
-            raise TypeError(
-                f"params[{name!r}] has dtype {array.dtype}; it must be float32 or int32"
-            )
-        per = [one or str(int(array.shape[i])) for i, one in enumerate(counted)]
-        declared.append(f"{name}: {dtype}[{', '.join(per)}]")
-    return f"{text} where {', '.join(declared)}" if declared else text
+def complete(
+    score: Expression | None, mask: Expression | None, params: Mapping[str, Any]
+) -> tuple[str | None, str | None]:
+    """The texts of both, each with a `where` for the parameters that it reads: the same in both."""
+    texts = (text_of(score, params), text_of(mask, params))
+    own = [None if text is None else declared_in(text) for text in texts]
+    said = {name: type for one in own for name, type in (one or {}).items()}
+    completed = []
+    for text, declared in zip(texts, own):
+        if text is not None and declared is None:
+            read = [name for name in params if lookups_in(text, name)]
+            where = [f"{name}: {said.get(name) or _declaration(name, params, texts)}" for name in read]
+            text = f"{text} where {', '.join(where)}" if where else text
+        completed.append(text)
+    return completed[0], completed[1]
+
+
+def _declaration(name: str, params: Mapping[str, Any], texts: tuple[str | None, ...]) -> str:
+    """What `where` says of an array that these texts look up."""
+    array = params[name]
+    if not hasattr(array, "shape"):
+        raise TypeError(f"params[{name!r}] is a {type(array).__name__}; it must be an array")
+    dtype = _DTYPES.get(str(array.dtype).rpartition(".")[2])
+    if dtype is None:
+        raise TypeError(f"params[{name!r}] has dtype {array.dtype}; it must be float32 or int32")
+    lookups = [one for text in texts if text is not None for one in lookups_in(text, name)]
+    counted = counted_by(name, lookups, len(array.shape))
+    return f"{dtype}[{', '.join(one or str(int(n)) for one, n in zip(counted, array.shape))}]"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import atexit
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from . import _attune
+from ._arguments import Pair
+from ._texts import Expression, arrays_of, complete
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,11 @@ def explain(
     v: Any = None,
     *,
     causal: bool = False,
+    window_size: Pair = (-1, -1),
+    softcap: float = 0.0,
+    score: Expression | None = None,
+    mask: Expression | None = None,
+    params: Mapping[str, Any] | None = None,
     dtype: Any = None,
     batch: int | None = None,
     seqlen_q: int | None = None,
@@ -183,7 +191,7 @@ def explain(
 ) -> Explanation:
     """Which kernel would serve a problem, and why not the others. Loads and compiles nothing.
 
-    The problem is that of flash_attn_func(q, k, v, causal=causal), or it is told by its sizes:
+    The problem is that of attention(q, k, v, causal=causal, ...), or it is told by its sizes:
 
         print(attune.explain(dtype="bf16", head_dim=128, heads_q=32, heads_kv=8, arch="h200"))
 
@@ -192,6 +200,12 @@ def explain(
         k: (batch, seqlen_k, heads_kv, head_dim).
         v: as k, or with another head_dim.
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q.
+        window_size: As attention has it, and so are the three that follow.
+        softcap: A cap on scores, before the expression.
+        score: What a score becomes, a text or a function.
+        mask: Which keys a query sees, likewise.
+        params: Arrays that they look up, of which dtype and shape are read. None where texts say what
+            those are: score="s + slope[h] where slope: fp32[head]".
         dtype: "fp16" or "bf16" (the default), or the dtype of a framework.
         batch: Sequences; 1 by default.
         seqlen_q: Queries of each sequence; 1024 by default.
@@ -206,13 +220,14 @@ def explain(
 
     Raises:
         TypeError: Arrays together with sizes; a dtype that is not served.
-        ValueError: A shape, size or architecture that is not accepted.
+        ValueError: A shape, size, expression or architecture that is not accepted.
         RuntimeError: The arrays' GPU cannot be asked.
 
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
     sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v)
-    return Explanation(**_attune.explain(*_problem((q, k, v), dtype, sizes, causal, arch)))
+    scores = (bool(causal), window_size, softcap, *complete(score, mask, arrays_of(params)))
+    return Explanation(**_attune.explain(*_problem((q, k, v), dtype, sizes, scores, arch)))
 
 
 def jit(
@@ -221,6 +236,11 @@ def jit(
     v: Any = None,
     *,
     causal: bool = False,
+    window_size: Pair = (-1, -1),
+    softcap: float = 0.0,
+    score: Expression | None = None,
+    mask: Expression | None = None,
+    params: Mapping[str, Any] | None = None,
     dtype: Any = None,
     batch: int | None = None,
     seqlen_q: int | None = None,
@@ -238,10 +258,11 @@ def jit(
     the disk cache and nothing is loaded.
 
     Args:
-        q, k, v, causal, dtype, batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v,
-            arch: As for explain. Which kernel it is follows from dtype, head_dim, head_dim_v, causal,
-            heads_q / heads_kv and, where there are several tiles, seqlen_q and seqlen_k; batch is
-            only held to the limits.
+        q, k, v, causal, window_size, softcap, score, mask, params, dtype, batch, seqlen_q, seqlen_k,
+            heads_q, heads_kv, head_dim, head_dim_v, arch: As for explain. Which kernel it is follows
+            from dtype, head_dim, head_dim_v, causal, whether there is a window or a softcap, score
+            and mask, heads_q / heads_kv and, where there are several tiles, seqlen_q and seqlen_k;
+            batch is only held to the limits.
 
     Returns:
         The name of the variant.
@@ -254,7 +275,8 @@ def jit(
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
     sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v)
-    return _attune.jit(*_problem((q, k, v), dtype, sizes, causal, arch))
+    scores = (bool(causal), window_size, softcap, *complete(score, mask, arrays_of(params)))
+    return _attune.jit(*_problem((q, k, v), dtype, sizes, scores, arch))
 
 
 _SIZE_NAMES = ("batch", "seqlen_q", "seqlen_k", "heads_q", "heads_kv", "head_dim", "head_dim_v")
@@ -262,26 +284,28 @@ _BF16 = {"bf16": True, "bfloat16": True, "fp16": False, "float16": False}
 _DLPACK_CUDA = (2, 13)  # kDLCUDA and kDLCUDAManaged
 
 _Sizes = tuple[int, int, int, int, int, int, int]
+#: causal, window_size, softcap, score and mask.
+_Scores = tuple[bool, Pair, float, str | None, str | None]
 
 
 def _problem(
     arrays: tuple[Any, Any, Any],
     dtype: Any,
     sizes: tuple[int | None, ...],
-    causal: bool,
+    scores: _Scores,
     arch: str | None,
-) -> tuple[bool, tuple[int, ...], bool, str | None, int | None]:
-    """What _attune takes: bf16, sizes, causal, arch and the ordinal of the GPU."""
+) -> tuple[bool, tuple[int, ...], bool, Pair, float, str | None, str | None, str | None, int | None]:
+    """What _attune takes: bf16, sizes, what happens to scores, arch and the ordinal of the GPU."""
     if all(array is None for array in arrays):
         bf16 = _is_bf16("dtype is", "bf16" if dtype is None else dtype)
-        return bf16, _checked(_with_defaults(*sizes)), bool(causal), arch, None
+        return bf16, _checked(_with_defaults(*sizes)), *scores, arch, None
     for name, value in zip(("dtype", *_SIZE_NAMES), (dtype, *sizes)):
         if value is not None:
             raise TypeError(f"{name} is given together with arrays, which have their own")
     q, k, v = arrays
     own_sizes = _sizes_of(q, k, v)
     place = _place(q) if arch is None else (arch, None)
-    return _is_bf16("q has dtype", q.dtype), _checked(own_sizes), bool(causal), *place
+    return _is_bf16("q has dtype", q.dtype), _checked(own_sizes), *scores, *place
 
 
 def _with_defaults(

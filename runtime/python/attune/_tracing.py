@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 #: What an expression may name besides its parameters; a score s, too.
@@ -14,15 +14,30 @@ NAMES = ("q", "p", "k", "h", "hk", "b")
 _PER = {"h": "head", "hk": "kv_head", "b": "batch", "q": "query", "p": "position", "k": "position"}
 
 
+#: How tightly operators bind their operands, as the parser of texts reads them: tighter the higher.
+_BY_STRENGTH = (
+    ("or",),
+    ("and",),
+    ("not ",),
+    ("<", "<=", ">", ">=", "==", "!="),
+    ("+", "-"),
+    ("*", "/", "//", "%"),
+)
+_STRENGTH = {sign: strength for strength, signs in enumerate(_BY_STRENGTH) for sign in signs}
+_MINUS = len(_BY_STRENGTH)
+_WORD = _MINUS + 1
+
+
 class Traced:
     """An expression while a function is traced: arithmetic with it, comparisons, & | ~ and indexing make another."""
 
-    __slots__ = ("text",)
+    __slots__ = ("strength", "text")
     __array_ufunc__ = None  # NumPy scalars leave operators to this class
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, strength: int = _WORD) -> None:
         self.text = text
+        self.strength = strength  # of its outermost operator
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -69,7 +84,7 @@ class Traced:
         return _joined(other, "%", self)
 
     def __neg__(self) -> Traced:
-        return Traced(f"(-{self.text})")
+        return _before("-", _MINUS, self)
 
     def __abs__(self) -> Traced:
         return Traced(f"abs({self.text})")
@@ -105,7 +120,7 @@ class Traced:
         return _joined(other, "or", self)
 
     def __invert__(self) -> Traced:
-        return Traced(f"(not {self.text})")
+        return _before("not ", _STRENGTH["not "], self)
 
 
 class Looked:
@@ -118,29 +133,48 @@ class Looked:
 
     def __getitem__(self, index: Any) -> Traced:
         indices = index if isinstance(index, tuple) else (index,)
-        return Traced(f"{self.name}[{', '.join(_text(one) for one in indices)}]")
+        return Traced(f"{self.name}[{_list(indices)}]")
 
 
-def _text(value: Any) -> str:
+def _traced(value: Any) -> Traced:
     if isinstance(value, Traced):
-        return value.text
+        return value
     if isinstance(value, bool):
         raise TypeError("expressions have no words for True and False; write the comparison")
     if isinstance(value, (int, float)):
         # NumPy's numbers are of classes of their own, whose texts are no numbers.
         plain = int(value) if isinstance(value, int) else float(value)
-        return repr(plain) if plain >= 0 else f"(-{-plain!r})"
+        if plain != plain:
+            raise TypeError("expressions have no word for nan")
+        return Traced(repr(plain), _MINUS if plain < 0 else _WORD)
     if hasattr(value, "item"):
-        return _text(value.item())
+        return _traced(value.item())
     raise TypeError(f"{value!r} is no number and no part of an expression")
 
 
+def _operand(value: Any, strength: int) -> str:
+    """In parentheses where an operator of that strength before or behind it would take a part of it."""
+    traced = _traced(value)
+    return traced.text if traced.strength >= strength else f"({traced.text})"
+
+
 def _joined(left: Any, sign: str, right: Any) -> Traced:
-    return Traced(f"({_text(left)} {sign} {_text(right)})")
+    strength = _STRENGTH[sign]
+    # Operators of one strength are read from the left; comparisons do not follow each other.
+    of_left = strength + (strength == _STRENGTH["<"])
+    return Traced(f"{_operand(left, of_left)} {sign} {_operand(right, strength + 1)}", strength)
+
+
+def _before(sign: str, strength: int, operand: Any) -> Traced:
+    return Traced(f"{sign}{_operand(operand, strength)}", strength)
+
+
+def _list(values: Iterable[Any]) -> str:
+    return ", ".join(_traced(one).text for one in values)
 
 
 def _called(name: str, *operands: Any) -> Traced:
-    return Traced(f"{name}({', '.join(map(_text, operands))})")
+    return Traced(f"{name}({_list(operands)})")
 
 
 def minimum(x: Any, y: Any) -> Traced:
@@ -194,30 +228,45 @@ def trace(function: Callable[..., Any], params: tuple[str, ...] = ()) -> str:
             raise TypeError(
                 f"{name} is no name of an expression: s, {', '.join(NAMES)}, or one of params"
             )
-    return _text(function(*given))
+    return _traced(function(*given)).text
 
 
-def parameters_read(
-    text: str, ranks: tuple[tuple[str, int], ...]
-) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
-    """Of the arrays of these names and ranks those that a text looks up, and by what each dimension is counted.
+def declared_in(text: str) -> dict[str, str] | None:
+    """What a text's own `where` says of each parameter, "fp32[head]"; None where it has none."""
+    where = re.search(r"(?<![A-Za-z0-9_])where(?![A-Za-z0-9_])", text)
+    if where is None:
+        return None
+    return dict(re.findall(r"(\w+)\s*:\s*(\w+\s*\[[^\]]*\])", text[where.end() :]))
 
-    That is what an index says that is a name alone, and None where no index of the dimension is one. Nothing where the
-    text has its own `where`.
+
+def lookups_in(text: str, name: str) -> list[list[str]]:
+    """The indices of each look-up of a parameter."""
+    found = re.finditer(rf"(?<![A-Za-z0-9_]){re.escape(name)}\s*\[", text)
+    return [_indices(text, one.end()) for one in found]
+
+
+def counted_by(name: str, lookups: list[list[str]], rank: int) -> list[str | None]:
+    """By what each dimension of a parameter is counted.
+
+    That is what an index says that is a name alone, and None where no index of the dimension is one.
+
+    Raises:
+        ValueError: Two such indices of one dimension are counted by different things.
     """
-    if re.search(r"(?<![A-Za-z0-9_])where(?![A-Za-z0-9_])", text):
-        return ()
-    found = []
-    for name, rank in ranks:
-        lookups = list(re.finditer(rf"(?<![A-Za-z0-9_]){re.escape(name)}\s*\[", text))
-        if not lookups:
-            continue
-        counted: list[str | None] = [None] * rank
-        for lookup in lookups:
-            for i, index in enumerate(_indices(text, lookup.end())[:rank]):
-                counted[i] = _PER.get(index, counted[i])
-        found.append((name, tuple(counted)))
-    return tuple(found)
+    counted: list[str | None] = []
+    for i in range(rank):
+        names = {one[i]: _PER[one[i]] for one in lookups if i < len(one) and one[i] in _PER}
+        kinds = set(names.values())
+        if kinds == {"query", "position"}:
+            kinds = {"position"}  # an array may be longer than the longest of either
+        if len(kinds) > 1:
+            said = " and ".join(f"by {index} ({kind})" for index, kind in sorted(names.items()))
+            raise ValueError(
+                f"params[{name!r}] is indexed {said} in its dimension {i}, which one of them counts; "
+                f"write another as a sum, {min(names)} + 0, or say {name}: ...[...] after `where`"
+            )
+        counted.append(kinds.pop() if kinds else None)
+    return counted
 
 
 def _indices(text: str, begin: int) -> list[str]:

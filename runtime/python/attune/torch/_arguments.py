@@ -10,7 +10,7 @@ import torch
 
 from .. import _tracing
 from .._arguments import Pair
-from .._texts import Expression, text_of
+from .._texts import Expression, arrays_of, text_of
 
 # torch.compile calls it while it traces, as it takes no tensors.
 torch.compiler.assume_constant_result(_tracing.trace)
@@ -65,7 +65,7 @@ def texts_and_arrays(
     score: Expression | None, mask: Expression | None, params: Mapping[str, torch.Tensor] | None
 ) -> tuple[str | None, str | None, list[str] | None, list[torch.Tensor] | None]:
     """What the operators take of expressions: texts, and the names and arrays of parameters."""
-    arrays = dict(params or {})
+    arrays = arrays_of(params)
     for name, array in arrays.items():
         refuse_gradient_of(f"params[{name!r}]", array)
     named = (list(arrays), list(arrays.values())) if arrays else (None, None)

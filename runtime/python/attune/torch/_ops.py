@@ -83,7 +83,7 @@ def _readable(dout: torch.Tensor) -> torch.Tensor:
 
 def _require_gradients(named: dict[str, Any]) -> None:
     """Of a call that is to be differentiated: refuses a score that gradients do not pass."""
-    score = complete(named["score"], named["params"] or {})
+    score, _ = complete(named["score"], named["mask"], named["params"] or {})
     _attune.require_gradients(score, named["softcap"])
 
 

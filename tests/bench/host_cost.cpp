@@ -174,8 +174,9 @@ class TimedRegistry {
 /// What a new registry needs until a kernel that is compiled at run time can be launched.
 void print_run_time_kernel_times(const cli::Gpu& gpu) {
   const DeviceBuffer memory(gpu.driver, 1 << 20);
-  const Problem problem{.seqlen_q = 16, .seqlen_k = 16, .head_dim = 40};
-  const attune_prefill_args args = small_call(memory, problem);
+  const Problem problem{.seqlen_q = 16, .seqlen_k = 16, .head_dim = 64};
+  attune_prefill_args args = small_call(memory, problem);
+  args.softcap = 30;  // with which no kernel is embedded
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("attune-host-cost-{}", getpid());
   const std::string cache_dir = folder.string();
   attune_options options{};
@@ -183,10 +184,14 @@ void print_run_time_kernel_times(const cli::Gpu& gpu) {
   options.compile_policy = ATTUNE_COMPILE_EXACT;
   options.cache_dir = cache_dir.c_str();
   const auto prepare = [&] { TimedRegistry(&options).prepare(args); };
-  const double compiled = ms_of(prepare);
+  const double compiled = ms_of([&] {
+    const TimedRegistry registry(&options);
+    registry.prepare(args);
+    if (registry.counters().compiles == 0) throw std::runtime_error("a kernel was ready where one is to be compiled");
+  });
   const double cached = median_ms(9, prepare);
   std::filesystem::remove_all(folder);
-  fmt::print("a kernel of head_dim 40, ready to launch: {:.0f} ms when compiled, {:.2f} ms from the disk cache\n",
+  fmt::print("a kernel with a soft cap, ready to launch: {:.0f} ms when compiled, {:.2f} ms from the disk cache\n",
              compiled, cached);
 }
 

@@ -33,7 +33,9 @@ using namespace attune;
 namespace fs = std::filesystem;
 
 constexpr int repeats = 15;
-const Problem problem{.seqlen_q = 16, .seqlen_k = 16, .head_dim = 40};
+/// No kernel with a soft cap is embedded.
+constexpr int head_dim = 64;
+const Problem problem{.seqlen_q = 16, .seqlen_k = 16, .head_dim = head_dim, .softcap = 30};
 
 struct Times {
   double clock = 0;  ///< ms
@@ -76,7 +78,7 @@ void first_call(const std::string& folder) {
   options.cache_dir = folder.c_str();
   attune_registry* registry = nullptr;
   check(attune_registry_create(&options, &registry));
-  std::array<std::uint16_t, 16 * 40> memory{};
+  std::array<std::uint16_t, 16 * head_dim> memory{};
   const attune_tensor tensor{memory.data(), 0, problem.head_dim, 0};
   attune_prefill_args args{};
   args.struct_size = sizeof(args);
@@ -87,6 +89,7 @@ void first_call(const std::string& folder) {
   args.seqlen_k = problem.seqlen_k;
   args.head_dim = problem.head_dim;
   args.softmax_scale = 0.1F;
+  args.softcap = problem.softcap;
   check(attune_prefill(registry, &args, nullptr));
   attune_registry_destroy(registry);
 }

@@ -171,7 +171,7 @@ __device__ __forceinline__ void store_shared(u32 address, float first, float sec
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
-// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
+// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "max", "cvt").
 
 // Two floats rounded to nearest even and packed, `low` in the lower half.
 template <Dtype dtype>

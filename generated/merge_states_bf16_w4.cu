@@ -84,7 +84,7 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
-// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
+// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "max", "cvt").
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.

@@ -116,7 +116,7 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
-// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
+// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "max", "cvt").
 
 // Two floats rounded to nearest even and packed, `low` in the lower half.
 template <Dtype dtype>

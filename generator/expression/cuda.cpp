@@ -224,11 +224,11 @@ class Writer {
 
   static std::string_view word_of(const Node& node) { return name_words.at(static_cast<std::size_t>(node.index)); }
 
-  /// Whether an operation's first operand needs no parentheses: compilers count those that are open, and a sum may
-  /// have hundreds of terms.
+  /// Whether an operation's first operand needs no parentheses: compilers count those that are open, and a sum or a
+  /// product may have hundreds of terms.
   static bool is_chained(Op op, Op first) {
     const auto adds = [](Op one) { return one == Op::add || one == Op::subtract; };
-    return (adds(op) && adds(first)) || (op == first && (op == Op::both || op == Op::either));
+    return (adds(op) && adds(first)) || (op == first && (op == Op::multiply || op == Op::both || op == Op::either));
   }
 
   [[nodiscard]] std::string operand(const Node& node) const {

@@ -24,19 +24,6 @@ std::string whole(nb::handle text) {
   return {begin, static_cast<std::size_t>(size)};
 }
 
-/// Whether there is a text, and what it is.
-bool read_text(const char* name, nb::handle text, std::string& to) {
-  if (text.is_none()) return false;
-  if (!nb::isinstance<nb::str>(text)) raise(PyExc_TypeError, fmt::format("{} is no text of an expression", name));
-  to = whole(text);
-  // The C ABI's texts end at a zero.
-  if (to.find('\0') != std::string::npos) {
-    const auto parsed = expression::parse(to, expression::Use::score, {}, {name, 1, 1});
-    raise(PyExc_ValueError, parsed.problems.front().text());
-  }
-  return true;
-}
-
 /// A parameter's name.
 std::string read_name(nb::handle given) {
   if (!nb::isinstance<nb::str>(given)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
@@ -77,6 +64,18 @@ attune_named_array read_array(const First& first, const char* name, nb::handle a
 }
 
 }  // namespace
+
+bool read_text(const char* name, nb::handle text, std::string& to) {
+  if (text.is_none()) return false;
+  if (!nb::isinstance<nb::str>(text)) raise(PyExc_TypeError, fmt::format("{} is no text of an expression", name));
+  to = whole(text);
+  // The C ABI's texts end at a zero.
+  if (to.find('\0') != std::string::npos) {
+    const auto parsed = expression::parse(to, expression::Use::score, {}, {name, 1, 1});
+    raise(PyExc_ValueError, parsed.problems.front().text());
+  }
+  return true;
+}
 
 ExpressionArguments::ExpressionArguments(const First& first, nb::handle alibi_slopes, nb::handle sink,
                                          const ExpressionOptions* options, const ExpressedSizes& sizes) {

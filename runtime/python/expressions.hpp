@@ -29,6 +29,10 @@ struct ExpressedSizes {
   bool causal;  ///< no query sees a key after its own position
 };
 
+/// Whether there is a text, not None, and what it is. Raises TypeError where it is none, ValueError where it has a zero
+/// inside of it, where the C ABI's texts end.
+bool read_text(const char* name, nanobind::handle text, std::string& to);
+
 /// The expressions of a call and their arrays, for as long as it takes.
 class ExpressionArguments {
  public:

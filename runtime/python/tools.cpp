@@ -26,6 +26,7 @@
 #include "runtime/gpu/driver.hpp"
 #include "runtime/lab/arguments.hpp"
 #include "runtime/python/errors.hpp"
+#include "runtime/python/expressions.hpp"
 #include "runtime/python/gil.hpp"
 #include "runtime/python/operands.hpp"
 #include "runtime/python/registries.hpp"
@@ -43,8 +44,8 @@ struct Scores {
   bool causal;
   nb::handle window_size;
   float softcap;
-  std::optional<std::string> score;
-  std::optional<std::string> mask;
+  nb::handle score;  ///< texts, or None
+  nb::handle mask;
 };
 
 Problem problem_of(bool bf16, const Sizes& sizes, const Scores& scores) {
@@ -64,8 +65,11 @@ Problem problem_of(bool bf16, const Sizes& sizes, const Scores& scores) {
   if (const auto found = problems_of(problem); !found.empty()) {
     throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
   }
-  express(problem, {.score = scores.score ? scores.score->c_str() : nullptr,
-                    .mask = scores.mask ? scores.mask->c_str() : nullptr});
+  std::string score;
+  std::string mask;
+  const bool has_score = read_text("score", scores.score, score);
+  const bool has_mask = read_text("mask", scores.mask, mask);
+  express(problem, {.score = has_score ? score.c_str() : nullptr, .mask = has_mask ? mask.c_str() : nullptr});
   return problem;
 }
 
@@ -195,8 +199,8 @@ Target explained_target(const std::optional<std::string>& name, std::optional<in
 }
 
 nb::dict explain_problem(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, float softcap,
-                         const std::optional<std::string>& score, const std::optional<std::string>& mask,
-                         const std::optional<std::string>& arch, std::optional<int> ordinal) {
+                         nb::handle score, nb::handle mask, const std::optional<std::string>& arch,
+                         std::optional<int> ordinal) {
   const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask});
   const Target target = explained_target(arch, ordinal);
   const Explanation explained = explain_at(target, problem);
@@ -254,9 +258,8 @@ std::string make_ready(const Problem& problem, const std::optional<std::string>&
   return explained.serving.variant.name();
 }
 
-std::string jit(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, float softcap,
-                const std::optional<std::string>& score, const std::optional<std::string>& mask,
-                const std::optional<std::string>& arch, std::optional<int> ordinal) {
+std::string jit(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, float softcap, nb::handle score,
+                nb::handle mask, const std::optional<std::string>& arch, std::optional<int> ordinal) {
   const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask});
   try {
     return make_ready(problem, arch, ordinal);

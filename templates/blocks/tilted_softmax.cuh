@@ -36,7 +36,8 @@ struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
       row[h] = expressions.row(at);
       slope[h] = expressions.added_by_key(at, row[h]) / expressions.params.score_scale;
       const float base = expressions.score(0.0f, at, row[h]);
-      unsound[h] = (slope[h] - slope[h]) + (base - base);
+      const bool hidden = base == minus_infinity();  // all keys, by the scores that they are given
+      unsound[h] = (slope[h] - slope[h]) + (hidden ? 0.0f : base - base);
       if (!(unsound[h] == 0.0f)) slope[h] = 0.0f;
     }
   }
@@ -68,12 +69,12 @@ struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
     }
   }
 
-  // Of row h: given the largest score of this lane's columns, what exponents are relative to from now on. False if no
-  // weight of the warp's rows h is more than 0.
+  // Of row h: given the largest score of this lane's columns, or NaN, what exponents are relative to from now on. False
+  // if all weights of the warp's rows h are 0.
   __device__ __forceinline__ bool follow(int h, float largest) {
     float top = largest * scale + added[h];
-    top = larger(top, shuffle_xor(top, 1));
-    top = larger(top, shuffle_xor(top, 2));
+    top = larger_or_nan(top, shuffle_xor(top, 1));
+    top = larger_or_nan(top, shuffle_xor(top, 2));
     const bool weighs = any_lane(!(top < this->m[h] - least_weight));
     if constexpr (variant::rescale_bound == 0) {
       this->m[h] = larger(this->m[h], top);
@@ -107,7 +108,7 @@ __device__ __forceinline__ void update_tilted(Softmax& softmax, float (&S)[colum
   for (int n = 0; n < columns; ++n) {
     softmax.tilt(S[n][0], 0, n, 0);
     softmax.tilt(S[n][1], 0, n, 1);
-    largest = larger(larger(largest, S[n][0]), S[n][1]);
+    largest = larger_or_nan(larger_or_nan(largest, S[n][0]), S[n][1]);
   }
   bool weighs = softmax.follow(0, largest);
   const float scale = softmax.scale;
@@ -124,7 +125,7 @@ __device__ __forceinline__ void update_tilted(Softmax& softmax, float (&S)[colum
       if (n == columns / 2) half = sum[0][0] + sum[0][1];
       softmax.tilt(S[n][2], 1, n, 0);
       softmax.tilt(S[n][3], 1, n, 1);
-      largest = larger(larger(largest, S[n][2]), S[n][3]);
+      largest = larger_or_nan(larger_or_nan(largest, S[n][2]), S[n][3]);
     }
   } else {
 #pragma unroll
@@ -132,7 +133,7 @@ __device__ __forceinline__ void update_tilted(Softmax& softmax, float (&S)[colum
       S[n][0] = S[n][1] = 0.0f;
       softmax.tilt(S[n][2], 1, n, 0);
       softmax.tilt(S[n][3], 1, n, 1);
-      largest = larger(larger(largest, S[n][2]), S[n][3]);
+      largest = larger_or_nan(larger_or_nan(largest, S[n][2]), S[n][3]);
     }
   }
   weighs = softmax.follow(1, largest);

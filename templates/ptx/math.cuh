@@ -1,4 +1,4 @@
-// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
+// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "max", "cvt").
 #pragma once
 
 #include "types.h"
@@ -19,6 +19,12 @@ __device__ __forceinline__ float log2_approx(float x) {
 }
 // The larger of the two; of a number and NaN, the number.
 __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
+// The same, but NaN if one of them is.
+__device__ __forceinline__ float larger_or_nan(float x, float y) {
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
 
 // Two floats rounded to nearest even and packed, `low` in the lower half.
 template <Dtype dtype>

@@ -709,3 +709,17 @@ def test_the_judge_finds_small_late_errors_and_what_was_not_written():
     assert not judge.verdict(torch.zeros_like(out)).right
     with pytest.raises(ValueError, match="the answer is"):
         judge(lambda: out[:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [
+        ("decode", "d64 b16 hq32 hk8 L8192 ragged"),
+        ("decode", "d64 b16 hq32 hk8 L8192 window40"),
+        ("backward_varlen", "d64 b4 h32 L4096 causal ragged"),
+        ("prefill", "d64 b1 h32 L8192 alibi ragged"),
+    ],
+)
+def test_a_variety_that_a_case_cannot_have_is_no_case(operation, name):
+    with pytest.raises(ValueError, match="variety"):
+        Case.parse(operation, name)

@@ -155,6 +155,28 @@ def test_a_score_of_minus_infinity_is_a_key_that_is_not_seen(kind, how, heads_kv
     check((out, lse), expected)
 
 
+def test_far_down_a_slope_nan_is_no_less_than_near():
+    """Blocks whose weights are all 0 are passed over; those with NaN are not."""
+    q, k, v = np.random.default_rng(8).standard_normal((3, 1, 700, 2, 64)).astype("float16")
+    k[0, 5] = np.nan
+    _, lse = attune.attention(q, k, v, causal=True, score="s + 0.5 * (k - p)", return_lse=True)
+    assert np.isfinite(lse[0, :, :5]).all()
+    assert np.isnan(lse[0, :, 5:]).all()
+
+
+@pytest.mark.parametrize("score", ["select(h % 2 == 0, s, -inf)", "s + offset[h]"])
+def test_a_slope_beside_a_score_of_minus_infinity_hides_the_row(score):
+    q, k, v = np.random.default_rng(9).standard_normal((3, 1, 300, 4, 64)).astype("float16")
+    offset = np.array([0, -np.inf, 1, -np.inf], "float32")
+    params = {"offset": offset} if "offset" in score else None
+    out, lse = attune.attention(
+        q, k, v, causal=True, score=f"{score} + 0.25 * (k - p)", params=params, return_lse=True
+    )
+    assert np.isfinite(lse[0, ::2]).all()
+    assert np.isneginf(lse[0, 1::2]).all()
+    assert not out[0, :, 1::2].any()
+
+
 def test_what_is_wrong_is_named():
     q, k, v = problem()
     with pytest.raises(TypeError, match="mask is a ndarray; it must be a text or a function. An array"):

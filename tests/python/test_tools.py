@@ -447,3 +447,10 @@ def test_explain_says_what_this_process_has_loaded():
     assert before.loaded in (None, after.loaded)
     assert str(after).splitlines()[-1] == f"this process serves it with {after.variant}"
     assert attune.explain(q, q, q, arch="sm_90").loaded is None
+
+
+@pytest.mark.parametrize("tool", [attune.explain, attune.jit])
+def test_a_text_with_a_zero_inside_is_refused_by_the_tools_too(tool):
+    q = np.zeros((1, 4, 1, 64), "float16")
+    with pytest.raises(ValueError, match="score:1:2: the control character 0x00"):
+        tool(q, q, q, score="s\0 ((")

@@ -312,6 +312,7 @@ inline float reciprocal_approx(float x) { return flushed(1 / flushed(x)); }
 inline float log2_approx(float x) { return __builtin_log2f(flushed(x)); }
 inline int highest_bit(unsigned x) { return 31 - __builtin_clz(x); }
 inline float larger(float x, float y) { return __builtin_fmaxf(x, y); }
+inline float larger_or_nan(float x, float y) { return x != x || y != y ? __builtin_nanf("") : __builtin_fmaxf(x, y); }
 template <Dtype dtype>
 unsigned pack(float low, float high) {
   const unsigned lower = machine().to_storage(static_cast<int>(dtype), low);

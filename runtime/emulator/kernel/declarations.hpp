@@ -195,6 +195,7 @@ inline float log2_approx(float x);
 inline float reciprocal_approx(float x);
 inline unsigned multiply_high(unsigned x, unsigned y);
 inline float larger(float x, float y);
+inline float larger_or_nan(float x, float y);
 inline int highest_bit(unsigned x);
 template <Dtype dtype>
 unsigned pack(float low, float high);

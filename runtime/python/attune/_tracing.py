@@ -258,7 +258,7 @@ def counted_by(name: str, lookups: list[list[str]], rank: int) -> list[str | Non
         names = {one[i]: _PER[one[i]] for one in lookups if i < len(one) and one[i] in _PER}
         kinds = set(names.values())
         if kinds == {"query", "position"}:
-            kinds = {"position"}  # an array may be longer than the longest of either
+            kinds = {"position"}  # there are no fewer keys than queries wherever a mask hides the future
         if len(kinds) > 1:
             said = " and ".join(f"by {index} ({kind})" for index, kind in sorted(names.items()))
             raise ValueError(

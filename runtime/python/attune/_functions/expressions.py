@@ -57,8 +57,8 @@ PARAMS = Argument(
     """Arrays that expressions look up by name, float32 or int32, contiguous, on q's device. A
 dimension that is indexed by a name alone is counted by it (h: heads_q, hk: heads_kv, b:
 batch, q: at least seqlen_q, p and k: at least seqlen_k, of a cache its room) in score and
-mask alike, and by one; others have the extent that the array has. An index beyond an extent
-counts as the nearest inside. No gradient goes through them.""",
+mask alike, and by one (of q beside p or k by these); others have the extent that the array
+has. An index beyond an extent counts as the nearest inside. No gradient goes through them.""",
     None,
     by_name=True,
     schema=("str[]? names", "Tensor[]? params"),

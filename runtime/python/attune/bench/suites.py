@@ -97,6 +97,8 @@ class Case:
         if found is None:
             raise ValueError(f"'{name}' names no case; 'd128 b8 hq32 hk8 L2048 causal' would")
         length = int(found["l"])
+        if found["variety"] and (operation not in _RAGGED or found["rule"]):
+            raise ValueError(f"'{name}': no case of {operation} is of a {found['variety']} variety")
         return cls(
             name=name,
             operation=_RAGGED[operation] if found["variety"] == "ragged" else operation,

@@ -83,8 +83,8 @@ def attention(
         params: Arrays that expressions look up by name, float32 or int32, contiguous, on q's device. A
             dimension that is indexed by a name alone is counted by it (h: heads_q, hk: heads_kv, b:
             batch, q: at least seqlen_q, p and k: at least seqlen_k, of a cache its room) in score and
-            mask alike, and by one; others have the extent that the array has. An index beyond an extent
-            counts as the nearest inside. No gradient goes through them.
+            mask alike, and by one (of q beside p or k by these); others have the extent that the array
+            has. An index beyond an extent counts as the nearest inside. No gradient goes through them.
         softmax_scale: As flash_attn_func takes it, and so are the three that follow.
         causal: The mask up to the query's own position.
         window_size: (left, right).

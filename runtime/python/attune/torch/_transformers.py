@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -184,7 +185,7 @@ def require_no_mask(
 
 
 def _require_interface(config: Any) -> None:
-    """Throws where a model computes attention itself: without a mask, which is not made, it would see every key."""
+    """Raises where a model computes attention itself: without a mask, which is not made, it would see every key."""
     if config is not None and not _asks_interface(type(config).__module__):
         raise NotImplementedError(
             f"the attention of {config.model_type} models asks for no implementation; use "
@@ -195,12 +196,18 @@ def _require_interface(config: Any) -> None:
 
 @torch.compiler.assume_constant_result
 def _asks_interface(configuration: str) -> bool:
-    """Whether the model of a configuration's module asks for an implementation, where attention is its own."""
-    module = sys.modules.get(configuration.replace(".configuration_", ".modeling_"))
-    if module is None or hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
-        return True
+    """Whether the models beside a configuration's module ask for an implementation, where attention is their own."""
+    beside = configuration.rpartition(".configuration_")[0] + ".modeling_"
+    models = [module for name, module in sys.modules.items() if name.startswith(beside)]
+    return not any(_computes_attention(module) for module in models)
+
+
+def _computes_attention(module: ModuleType) -> bool:
+    """Whether a module has attention that asks for no implementation."""
+    if hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
+        return False
     own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
-    return not any(isinstance(one, type) and one.__name__.endswith("Attention") for one in own)
+    return any(isinstance(one, type) and one.__name__.endswith("Attention") for one in own)
 
 
 def _require_last_queries(

@@ -395,11 +395,9 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
           position.block * variant::B_c + (variant::split_rows ? 0 : static_cast<int>(warp_index()) * strip_keys);
       const ScoreCorner corner{first_row + static_cast<int>(warp_row), first_key};
       if constexpr (variant::score || variant::mask) {
-        bool is_full = false;
-        if constexpr (variant::mask && !variant::cluster) is_full = position.is_full;
         const PaddedScoreRows rows = decode_rows(params, position.visible, batch, kv_head);
         express_scores(S, expressions_of(given), rows, VisibleToRows{position.visible, params.gqa_ratio}, corner,
-                       params.cap_scale, is_full);
+                       params.cap_scale, position.is_full);
       } else {
         finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, corner, params.cap_scale);
       }

@@ -137,6 +137,8 @@ struct Stream {
 // `splits_only`: there are no parts of the whole batch.
 template <int B_c, bool interleave, bool splits_only>
 struct Cursor {
+  static constexpr bool is_full = false;  // that a mask leaves all of a block is known of a LiveCursor's alone
+
   int batch;
   Visible visible;
   int block;   // of the sequence's keys

@@ -21,7 +21,7 @@ namespace attune {
 struct CacheKey {
   std::string name;  ///< of the variant
   std::string arch;  ///< "sm_90", or emulator_arch
-  std::string hash;  ///< 128 bits in hex over source, flags, arch, compiler version and params ABI
+  std::string hash;  ///< 128 bits in hex over source, or what it follows from, flags, arch, compiler and params ABI
 };
 
 /// The architecture of kernels that the host's compiler made.
@@ -31,8 +31,9 @@ inline constexpr const char* emulator_arch = "emulator";
 CacheKey cache_key(const Source& source, const std::string& arch, const std::vector<std::string>& options,
                    const std::string& compiler);
 
-/// The same for NVRTC: `compiler` is Compiler::identity().
-CacheKey cache_key(const Source& source, int capability, const std::string& compiler);
+/// The same for NVRTC, whose identity() `compiler` is, of a source that this library generates: told by what it follows
+/// from, as generating it takes longer than all else that a kernel from the disk does.
+CacheKey cache_key(const Variant& variant, int capability, const std::string& compiler);
 
 /// $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else $HOME/.cache/attune; empty (no caching) when none is set.
 std::filesystem::path default_cache_root();

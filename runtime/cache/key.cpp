@@ -1,5 +1,6 @@
 // What a compiled kernel is found again by.
 #include "generator/hash.hpp"
+#include "runtime/bundle/embedded.hpp"
 #include "runtime/cache/cache.hpp"
 #include "templates/params.h"
 
@@ -11,6 +12,19 @@ void append_part(std::string& message, std::string_view part) {
   message += std::to_string(part.size());
   message += ':';
   message += part;
+}
+
+/// What a variant's source follows from: its family and values, expressions by their texts, and what generates it.
+std::string followed_from(const Variant& variant) {
+  std::string text;
+  append_part(text, generation_digest());
+  append_part(text, family_of(variant).name);
+  append_part(text, std::to_string(variant.arch));
+  for (const std::string_view key : family_of(variant).keys) {
+    const Field& field = *find_field(key);
+    append_part(text, value_text(field, variant.*field.member));
+  }
+  return text;
 }
 
 }  // namespace
@@ -27,8 +41,9 @@ CacheKey cache_key(const Source& source, const std::string& arch, const std::vec
   return {source.name, arch, xxh3_hex(message)};
 }
 
-CacheKey cache_key(const Source& source, int capability, const std::string& compiler) {
-  return cache_key(source, arch_name(capability), compile_options(family_of(source.variant), capability), compiler);
+CacheKey cache_key(const Variant& variant, int capability, const std::string& compiler) {
+  return cache_key({variant, variant.name(), followed_from(variant)}, arch_name(capability),
+                   compile_options(family_of(variant), capability), compiler);
 }
 
 }  // namespace attune

@@ -58,7 +58,7 @@ tune::BuildReport GpuLab::build(const Variant& variant) {
 
 tune::BuildReport GpuLab::build_one(const Variant& variant) {
   const Source source = generate(variant);
-  const CacheKey key = cache_key(source, device_.capability, compiler_.identity());
+  const CacheKey key = cache_key(variant, device_.capability, compiler_.identity());
   Compiled compiled = cache_.find_or_build(key, source, [&] { return compiler_.compile(source, device_.capability); });
   const ResourceUsage usage = compiled.usage;
   {

@@ -12,6 +12,18 @@ function(attune_embed_texts folder function header out)
     VERBATIM)
 endfunction()
 
+# Adds the command that writes generation_digest() of runtime/bundle/embedded.hpp.
+function(attune_digest_generation out)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS generator/*.cpp generator/*.hpp templates/*.cu templates/*.cuh templates/*.h)
+  set(script ${PROJECT_SOURCE_DIR}/runtime/cmake/Digest.cmake)
+  add_custom_command(
+    OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -D "FILES=${files}" -D OUT=${out} -P ${script}
+    DEPENDS ${script} ${files}
+    COMMENT "Digest of the generator and of templates/"
+    VERBATIM)
+endfunction()
+
 # Returns the full paths of the files that a list names, which a variable of this name holds.
 function(attune_full_paths result variable)
   set(paths)
@@ -74,7 +86,9 @@ function(attune_embed result)
                      ${PROJECT_BINARY_DIR}/embedded_templates.cpp)
   attune_embed_texts(${PROJECT_SOURCE_DIR}/runtime/emulator/kernel attune::emulator::embedded_seam
                      runtime/emulator/seam.hpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
-  set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
+  attune_digest_generation(${PROJECT_BINARY_DIR}/generation_digest.cpp)
+  set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp
+            ${PROJECT_BINARY_DIR}/generation_digest.cpp)
 
   set_source_files_properties(${texts} PROPERTIES GENERATED TRUE)
   add_custom_target(attune_texts DEPENDS ${texts})

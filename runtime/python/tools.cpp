@@ -234,7 +234,7 @@ void compile_to_disk(const Explanation& explained) {
   const int capability = explained.device.capability;
   for (const Variant& variant : missing) {
     const Source source = generate(variant);
-    cache.find_or_build(cache_key(source, capability, compiler.identity()), source,
+    cache.find_or_build(cache_key(variant, capability, compiler.identity()), source,
                         [&] { return compiler.compile(source, capability); });
   }
 }

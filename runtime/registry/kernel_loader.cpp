@@ -43,11 +43,10 @@ const LoadedKernel* KernelLoader::load_ready(const ReadyKernel& kernel, const De
 
 const LoadedKernel* KernelLoader::load_cached(const Variant& variant, const Device& device) {
   return kernels_.get({device.ordinal, variant}, [&]() -> std::unique_ptr<const LoadedKernel> {
-    const Source source = generate(variant);
-    std::optional<Compiled> found = find_noted(source, device.capability);
-    if (!found) found = cache_.find(cache_key(source, device.capability, open_compiler(Note::no).identity()));
+    std::optional<Compiled> found = find_noted(variant, device.capability);
+    if (!found) found = cache_.find(cache_key(variant, device.capability, open_compiler(Note::no).identity()));
     if (!found) return nullptr;
-    auto loaded = load(variant, device, found->image, source.name);
+    auto loaded = load(variant, device, found->image, variant.name());
     ++counters_.disk_loads;
     return loaded;
   });
@@ -55,34 +54,37 @@ const LoadedKernel* KernelLoader::load_cached(const Variant& variant, const Devi
 
 const LoadedKernel& KernelLoader::load_generated(const Variant& variant, const Device& device) {
   return *kernels_.get({device.ordinal, variant}, [&] {
-    const Source source = generate(variant);
     bool built = false;
-    std::optional<Compiled> compiled = find_noted(source, device.capability);
+    std::optional<Compiled> compiled = find_noted(variant, device.capability);
     if (!compiled) {
       const Compiler& nvrtc = open_compiler(Note::yes);
-      const CacheKey key = cache_key(source, device.capability, nvrtc.identity());
-      compiled = cache_.find_or_build(key, source, [&] {
-        Compiled result = nvrtc.compile(source, device.capability);
-        counters_.count_compile(result.seconds);
-        log_(ATTUNE_LOG_INFO,
-             fmt::format("compiled {} for {} in {}", source.name, device.name, seconds_text(result.seconds)));
-        built = true;
-        return result;
-      });
+      const CacheKey key = cache_key(variant, device.capability, nvrtc.identity());
+      compiled = cache_.find(key);
+      if (!compiled) {
+        const Source source = generate(variant);
+        compiled = cache_.find_or_build(key, source, [&] {
+          Compiled result = nvrtc.compile(source, device.capability);
+          counters_.count_compile(result.seconds);
+          log_(ATTUNE_LOG_INFO,
+               fmt::format("compiled {} for {} in {}", source.name, device.name, seconds_text(result.seconds)));
+          built = true;
+          return result;
+        });
+      }
     }
-    auto loaded = load(variant, device, compiled->image, source.name);
+    auto loaded = load(variant, device, compiled->image, variant.name());
     if (!built) ++counters_.disk_loads;
     return loaded;
   });
 }
 
-std::optional<Compiled> KernelLoader::find_noted(const Source& source, int capability) {
+std::optional<Compiled> KernelLoader::find_noted(const Variant& variant, int capability) {
   {
     const std::lock_guard lock(compiler_mutex_);
     if (compiler_ != nullptr) return std::nullopt;
   }
   const std::optional<std::string> noted = noted_compiler(cache_);
-  return noted ? cache_.find(cache_key(source, capability, *noted)) : std::nullopt;
+  return noted ? cache_.find(cache_key(variant, capability, *noted)) : std::nullopt;
 }
 
 const Compiler& KernelLoader::open_compiler(Note note) {

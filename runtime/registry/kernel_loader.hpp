@@ -50,7 +50,7 @@ class KernelLoader {
 
  private:
   /// From the disk without libnvrtc, where an earlier process has noted which one this machine has.
-  std::optional<Compiled> find_noted(const Source& source, int capability);
+  std::optional<Compiled> find_noted(const Variant& variant, int capability);
   /// Whether the next process may look kernels up without libnvrtc.
   enum class Note { no, yes };
   const Compiler& open_compiler(Note note);

@@ -99,13 +99,13 @@ void print(const char* name, const Times& times) { fmt::print("{}\t{}\t{}\n", na
 
 void print_parts(const std::string& folder) {
   const Device device = device_of(*find_arch("sm_90"));
-  Source source;
-  print("generating the source", times_of([&] { source = generate(variant_to_generate(problem, device)); }));
+  Variant variant;
+  print("choosing the variant", times_of([&] { variant = variant_to_generate(problem, device); }));
   std::optional<std::string> identity;
   const Cache cache(folder);
   print("NVRTC's identity, noted", times_of([&] { identity = noted_compiler(cache); }));
   CacheKey key;
-  print("hashing the source", times_of([&] { key = cache_key(source, 90, identity.value_or("")); }));
+  print("hashing what its source follows from", times_of([&] { key = cache_key(variant, 90, identity.value_or("")); }));
   print("reading the kernel", times_of([&] {
           if (!cache.find(key)) throw std::runtime_error("the kernel is not in the cache");
         }));

@@ -23,7 +23,7 @@ void fill(const fs::path& root) {
     const Source source{Variant{}, name, name};
     Compiled compiled;
     compiled.image = std::string(2000, 'x');
-    cache.find_or_build(cache_key(source, 90, "13.0"), source, [&] { return compiled; });
+    cache.find_or_build(cache_key(source, "sm_90", {}, "13.0"), source, [&] { return compiled; });
     for (const CacheEntry& entry : cache.list()) {
       if (entry.name != name) continue;
       // 2026-01-03 and 2026-01-02, 10:00 UTC

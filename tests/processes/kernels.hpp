@@ -14,7 +14,7 @@ inline Source source_of(int number) {
   return {Variant{}, name, "// " + name + "\n"};
 }
 
-inline CacheKey key_of(int number) { return cache_key(source_of(number), 90, "13.0"); }
+inline CacheKey key_of(int number) { return cache_key(source_of(number), "sm_90", {}, "13.0"); }
 
 /// Of 2,000 to 40,000 bytes.
 inline Compiled compiled_of(int number) {

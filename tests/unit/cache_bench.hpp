@@ -52,7 +52,7 @@ inline Compiled compiled_of(std::size_t bytes) {
 }
 
 inline const Source source = source_of("extern \"C\" __global__ void prefill_test() {}\n");
-inline const CacheKey key = cache_key(source, 90, "13.0");
+inline const CacheKey key = cache_key(source, "sm_90", {}, "13.0");
 inline const Compiled kernel = compiled_of(50'000);
 
 /// The entry's folder; there must be exactly one.

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "generator/expression/pool.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/unit/cache_bench.hpp"
 #include "tests/unit/environment.hpp"
@@ -57,18 +58,41 @@ TEST_CASE("the key changes with each of its ingredients") {
   CHECK(key.name == "prefill_test");
   CHECK(key.arch == "sm_90");
   CHECK(key.hash.size() == 32);
-  CHECK(cache_key(source, 90, "13.0").hash == key.hash);
-  CHECK(cache_key(source_of(source.text + " "), 90, "13.0").hash != key.hash);
-  CHECK(cache_key(source, 80, "13.0").hash != key.hash);
-  CHECK(cache_key(source, 90, "13.1").hash != key.hash);
+  CHECK(cache_key(source, "sm_90", {}, "13.0").hash == key.hash);
+  CHECK(cache_key(source_of(source.text + " "), "sm_90", {}, "13.0").hash != key.hash);
+  CHECK(cache_key(source, "sm_80", {}, "13.0").hash != key.hash);
+  CHECK(cache_key(source, "sm_90", {}, "13.1").hash != key.hash);
   Source renamed = source;
   renamed.name = "prefill_tesu";
-  CHECK(cache_key(renamed, 90, "13.0").hash != key.hash);
+  CHECK(cache_key(renamed, "sm_90", {}, "13.0").hash != key.hash);
   // Moving a byte from one ingredient to its neighbour is a change too.
   Source moved = source;
   moved.text += 'p';
   moved.name.erase(0, 1);
-  CHECK(cache_key(moved, 90, "13.0").hash != key.hash);
+  CHECK(cache_key(moved, "sm_90", {}, "13.0").hash != key.hash);
+}
+
+TEST_CASE("NVRTC's kernels are found by what their source follows from: family, values, the texts of expressions") {
+  const auto variant_of = [](const char* mask) {
+    Variant variant = families()[prefill_sm90].defaults;
+    variant.mask = *expression::number_of_text(mask, expression::Use::mask);
+    return variant;
+  };
+  const auto hash_of = [](const Variant& variant) { return cache_key(variant, 90, "13.0").hash; };
+  const Variant variant = variant_of("k <= p + 5");
+  CHECK(cache_key(variant, 90, "13.0").name == variant.name());
+  CHECK(hash_of(variant) == hash_of(variant_of("k<=p+5")));
+  CHECK(hash_of(variant) != hash_of(variant_of("k <= p + 6")));
+  CHECK(hash_of(variant) != cache_key(variant, 100, "13.0").hash);
+  CHECK(hash_of(variant) != cache_key(variant, 90, "13.1").hash);
+  for (const std::string_view key : family_of(variant).keys) {
+    const Field& field = *find_field(key);
+    if (field.kind == FieldKind::expression) continue;
+    CAPTURE(key);
+    Variant other = variant;
+    ++(other.*field.member);
+    CHECK(hash_of(other) != hash_of(variant));
+  }
 }
 
 TEST_CASE("a kernel for the emulator is kept beside those for GPUs, as kernel.so") {
@@ -214,7 +238,7 @@ TEST_CASE("names that no path may hold are made safe") {
   const Cache cache = temporary.open();
   Source odd = source;
   odd.name = "../../evil/" + std::string(400, 'x') + "\n";
-  const CacheKey odd_key = cache_key(odd, 90, "13.0");
+  const CacheKey odd_key = cache_key(odd, "sm_90", {}, "13.0");
   CHECK(cache.find_or_build(odd_key, odd, [] { return kernel; }).image == kernel.image);
   CHECK(cache.find(odd_key).has_value());
   REQUIRE(cache.list().size() == 1);

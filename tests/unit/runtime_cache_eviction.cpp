@@ -23,7 +23,7 @@ Source numbered(int number) {
   return {Variant{}, "kernel_" + std::to_string(number), "// " + std::to_string(number) + "\n"};
 }
 
-CacheKey key_of(int number) { return cache_key(numbered(number), 90, "13.0"); }
+CacheKey key_of(int number) { return cache_key(numbered(number), "sm_90", {}, "13.0"); }
 
 void put(const Cache& cache, int number) {
   cache.find_or_build(key_of(number), numbered(number), [] { return compiled_of(image_bytes); });

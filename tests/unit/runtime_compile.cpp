@@ -80,13 +80,12 @@ TEST_CASE("options name the architecture and ask for the report") {
 }
 
 TEST_CASE("ATTUNE_LINE_INFO asks for the source's lines, under a key of their own in the cache") {
-  const Source source = hand_made("");
   const testing::EnvironmentVariable without("ATTUNE_LINE_INFO", std::nullopt);
-  const CacheKey plain = cache_key(source, 90, "13.0");
+  const CacheKey plain = cache_key(Variant{}, 90, "13.0");
   const testing::EnvironmentVariable with("ATTUNE_LINE_INFO", "1");
   const auto options = compile_options(families()[prefill_sm80], 90);
   CHECK(std::count(options.begin(), options.end(), "--generate-line-info") == 1);
-  CHECK(cache_key(source, 90, "13.0").hash != plain.hash);
+  CHECK(cache_key(Variant{}, 90, "13.0").hash != plain.hash);
 }
 
 TEST_CASE("a kernel's PTX can be read") {

@@ -16,7 +16,7 @@ namespace {
 
 // The last bytes tell a file that went through a conversion of line ends.
 constexpr std::string_view magic{"ATTUNE\r\n", 8};
-constexpr std::uint32_t format_version = 2;
+constexpr std::uint32_t format_version = 3;
 constexpr std::string_view attune_version = ATTUNE_VERSION;
 
 constexpr std::size_t format_offset = 8;
@@ -55,7 +55,7 @@ Json row_of(const BundledKernel& kernel, std::size_t offset) {
   }
   return {{"name", kernel.name},
           {"template", family_of(kernel.variant).name},
-          {"values", values_json(kernel.variant)},
+          {"values", values_line(kernel.variant)},
           {"archs", archs},
           {"threads", needs.threads},
           {"shared_bytes", needs.shared_bytes},
@@ -74,7 +74,9 @@ std::string manifest_of(const Bundle& bundle) {
   }
   Json tables = Json::array();
   for (const BundledTable& table : bundle.tables) tables.push_back({{"file", table.file}, {"text", table.text}});
-  return Json{{"kernels", rows}, {"tuned", tables}}.dump();
+  Json keys = Json::object();
+  for (const Family& family : families()) keys[std::string{family.name}] = keys_line(family);
+  return Json{{"kernels", rows}, {"tuned", tables}, {"keys", keys}}.dump();
 }
 
 /// What a bundle is refused for.
@@ -136,7 +138,7 @@ std::optional<std::uint64_t> count_of(const Json& row, const char* key) {
   return found->get<std::uint64_t>();
 }
 
-std::string text_of(const Json& row, const char* key) {
+std::string text_of(const Json& row, std::string_view key) {
   const auto found = row.find(key);
   const auto* const text = found != row.end() ? found->get_ptr<const std::string*>() : nullptr;
   return text != nullptr ? *text : std::string{};
@@ -168,6 +170,17 @@ std::optional<ArchSet> archs_of(const Json& row) {
   return set;
 }
 
+/// The name of a template whose keys are not those that it has here; empty where there is none.
+std::string_view other_keys(const Json& manifest) {
+  const auto keys = manifest.find("keys");
+  for (const Family& family : families()) {
+    if (keys == manifest.end() || !keys->is_object() || text_of(*keys, family.name) != keys_line(family)) {
+      return family.name;
+    }
+  }
+  return {};
+}
+
 /// A row of the manifest; `images` are all bytes that images may lie in.
 std::optional<BundledKernel> read_row(const Json& row, std::string_view images, std::string& problem) {
   const auto refuse = [&](std::string what) {
@@ -180,9 +193,7 @@ std::optional<BundledKernel> read_row(const Json& row, std::string_view images, 
   const std::string family_name = text_of(row, "template");
   const std::optional<int> family = family_named(family_name);
   if (!family) return refuse(fmt::format("template \"{}\" is not known here", printable(family_name)));
-  const auto values = row.find("values");
-  const Json nothing;
-  const std::optional<Variant> variant = variant_of(*family, values != row.end() ? *values : nothing, problem);
+  const std::optional<Variant> variant = variant_of(*family, text_of(row, "values"), problem);
   if (!variant) return std::nullopt;
   kernel.variant = *variant;
   const std::optional<ArchSet> archs = archs_of(row);
@@ -246,6 +257,9 @@ Result<Bundle> read_bundle(std::string_view bytes, const std::string& where) {
   const Json* const rows = list_of(manifest, "kernels");
   const Json* const tables = list_of(manifest, "tuned");
   if (rows == nullptr || tables == nullptr) return refuse("the bundle's manifest is not what Attune writes", rebuild);
+  if (const std::string_view name = other_keys(manifest); !name.empty()) {
+    return refuse(fmt::format("template {} has other keys here than in the bundle", name), rebuild);
+  }
   const std::string_view images = body.substr(std::min(aligned(header_bytes + manifest_bytes), body.size()));
   for (const Json& row : *rows) {
     std::string problem;

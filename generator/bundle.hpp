@@ -9,7 +9,8 @@
 //   24     bytes of the manifest, 64 bits
 //   32     version of Attune, text, zeros after it, 32 bytes
 //   64     manifest, JSON: of each kernel its template, values, GPUs, threads and shared memory, whether tables alone
-//          ask for it, and its image's place; of each table its file's name and text
+//          ask for it, and its image's place; of each table its file's name and text; of each template the keys that
+//          values are of, in their order
 //   ...    images, each from a multiple of 64 bytes on
 //   end    XXH3 (128 bits) of all before it, 32 hex digits
 #pragma once

@@ -1,6 +1,11 @@
 #include "generator/variant_json.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace attune {
 
@@ -13,28 +18,36 @@ Json values_json(const Variant& variant) {
   return values;
 }
 
-std::optional<Variant> variant_of(int family, const Json& values, std::string& problem) {
+std::string values_line(const Variant& variant) {
+  std::vector<std::string> values;
+  for (const std::string_view key : family_of(variant).keys) {
+    const Field& field = *find_field(key);
+    values.push_back(value_text(field, variant.*field.member));
+  }
+  return fmt::format("{}", fmt::join(values, ";"));
+}
+
+std::string keys_line(const Family& family) { return fmt::format("{}", fmt::join(family.keys, ";")); }
+
+std::optional<Variant> variant_of(int family, std::string_view values, std::string& problem) {
   const Family& known = families()[static_cast<std::size_t>(family)];
   const auto refuse = [&](std::string what) {
     problem = std::move(what);
     return std::nullopt;
   };
-  if (!values.is_object()) return refuse("the kernel has no values");
-  Variant variant = known.defaults;
-  for (const auto& [key, value] : values.items()) {
-    const Field* field = known.has_key(key) ? find_field(key) : nullptr;
-    if (field == nullptr) return refuse(fmt::format("template {} has no key {} here", known.name, key));
-    const auto* const word = value.get_ptr<const std::string*>();
-    const std::optional<int> parsed = word != nullptr ? parse_value(*field, *word) : std::nullopt;
-    if (!parsed) {
-      const std::string_view given = word != nullptr ? std::string_view{*word} : "no word";
-      return refuse(fmt::format("{} is {}; {}", key, given, accepted_values(*field)));
-    }
-    variant.*field->member = *parsed;
-  }
-  if (values.size() != known.keys.size()) {
+  const auto given = static_cast<std::size_t>(std::ranges::count(values, ';')) + 1;
+  if (given != known.keys.size()) {
     return refuse(
-        fmt::format("the kernel has {} of the {} keys of template {}", values.size(), known.keys.size(), known.name));
+        fmt::format("the kernel has {} values for the {} keys of template {}", given, known.keys.size(), known.name));
+  }
+  Variant variant = known.defaults;
+  for (const std::string_view key : known.keys) {
+    const Field& field = *find_field(key);
+    const std::string_view word = values.substr(0, values.find(';'));
+    values.remove_prefix(std::min(word.size() + 1, values.size()));
+    const std::optional<int> parsed = parse_value(field, word);
+    if (!parsed) return refuse(fmt::format("{} is {}; {}", key, word, accepted_values(field)));
+    variant.*field.member = *parsed;
   }
   return variant;
 }

@@ -71,7 +71,8 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
           s = expressions.score(s * expressions.params.score_scale, place, row[h]);
         }
         if constexpr (variant::mask) {
-          if (masks && !expressions.sees(place, row[h], own_key)) s = minus_infinity();
+          // Chosen and not branched on, so that compilers have no branch for each of the block's scores.
+          s = masks & !expressions.sees(place, row[h], own_key) ? minus_infinity() : s;
         }
       }
     }
@@ -109,7 +110,8 @@ __device__ __forceinline__ void express_first_keys(float (&S)[columns][4], const
         ScorePlace place = first;
         place.k += n * 8 + e;
         const bool had = expressions.sees(place, row, key);
-        if (had || place.k >= Expressions::first_keys) S[n][2 * h + e] = minus_infinity();
+        float& s = S[n][2 * h + e];
+        s = had | (place.k >= Expressions::first_keys) ? minus_infinity() : s;
       }
     }
   }

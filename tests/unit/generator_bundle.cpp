@@ -122,11 +122,13 @@ TEST_CASE("a kernel that this version would not make is refused by its name") {
     const char* to;
     const char* says;
   } cases[] = {
-      {R"("stages":"2")", R"("stagee":"2")", "has no key stagee here"},
-      {R"("stages":"2")", R"("stages":"7")", "stages is 7; a whole number from 1 to 4"},
-      {R"("stages":"2")", R"("stages":2)", "stages is no word"},
-      {R"("stages":"2",)", "", "of the 26 keys of template prefill_sm80"},
-      {R"("head_dim":"128")", R"("head_dim":"64")", "these values are called prefill_sm80_bf16_d64"},
+      {";stages;", ";stagee;", "template prefill_sm80 has other keys here than in the bundle"},
+      {R"("keys":)", R"("kays":)", "template prefill_sm80 has other keys here than in the bundle"},
+      {R"("values":"bf16;128)", R"("values":"bf17;128)", "dtype is bf17; fp16"},
+      {R"("values":"bf16;128)", R"("values":"bf16;64 )", "head_dim is 64 ;"},
+      {R"("values":"bf16;128)", R"("values":"fp16;128)", "these values are called prefill_sm80_fp16_d128"},
+      {R"("values":"bf16;)", R"("values":"bf16)", "the kernel has 25 values for the 26 keys of template prefill_sm80"},
+      {R"("values":")", R"("value":")", "the kernel has 1 values for the 26 keys of template prefill_sm80"},
       {R"("template":"prefill_sm80")", R"("template":"prefill_sm79")", "template \"prefill_sm79\" is not known here"},
       {R"("archs":[])", R"("archs":0)", "GPUs that are not known here"},
       {R"("sm_121")", R"("sm_999")", "GPUs that are not known here"},
@@ -141,6 +143,7 @@ TEST_CASE("a kernel that this version would not make is refused by its name") {
   for (const auto& [from, to, says] : cases) {
     CAPTURE(to);
     const std::string problem = problem_of(reworded(bytes, from, to));
+    CAPTURE(problem);
     CHECK(contains(problem, says));
     if (*says != '\0') CHECK(contains(problem, "rebuild it with attune pack"));
   }

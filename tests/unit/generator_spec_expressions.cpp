@@ -64,7 +64,7 @@ TEST_CASE("expressions survive as text: in a spec that is written, and in the va
   const std::vector<Variant> variants = variants_of(alibi);
   for (const Variant& variant : variants) {
     std::string problem;
-    const std::optional<Variant> again = variant_of(variant.family, values_json(variant), problem);
+    const std::optional<Variant> again = variant_of(variant.family, values_line(variant), problem);
     REQUIRE_MESSAGE(again, problem);
     CHECK(*again == variant);
   }

@@ -462,6 +462,25 @@ TEST_CASE("a short sequence has a part for each step or two, as long as their me
   CHECK(shared(70, 266) == 1);   // and so is what two parts of 4,970 rows leave
 }
 
+TEST_CASE("short sequences on half of the GPU are read by a block each before their parts would be merged") {
+  DecodeProblem problem = typical;
+  problem.equal_lengths = true;
+  problem.head_dim = 88;
+  problem.heads_kv = 4;
+  const auto splits = [&](int batch, int seqlen_k) {
+    problem.batch = batch;
+    problem.max_seqlen_k = seqlen_k;
+    return plan_of(problem).splits;
+  };
+  CHECK(splits(20, 415) == 1);  // 80 blocks
+  CHECK(splits(20, 700) == 1);
+  CHECK(splits(20, 4096) > 1);
+  CHECK(splits(16, 415) == 1);
+  CHECK(splits(10, 700) > 1);  // 40 blocks read at less than half of the GPU's speed
+  problem.head_dim = 32;       // which has too little under way
+  CHECK(splits(20, 1200) > 1);
+}
+
 TEST_CASE("heads that share lines of L2 are kept in step by short parts where L2 does not hold all keys") {
   DecodeProblem problem = typical;
   problem.equal_lengths = true;

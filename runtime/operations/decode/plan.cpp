@@ -43,6 +43,9 @@ long long most_splits(const Variant& variant, const DecodeProblem& problem) {
   return ceil_div(problem.longest_keys(), fewest_steps * variant.B_c);
 }
 
+/// Of K and of V.
+long long key_bytes(const DecodeProblem& problem) { return 2LL * bytes_of(problem.dtype) * problem.head_dim; }
+
 /// Whether a block for each sequence keeps the GPU busy to seven eighths, in rounds or, where blocks may be alone on a
 /// multiprocessor, with one on each: then more parts gain nothing, and are to be combined.
 bool fills(long long rows, long long blocks, bool alone, const Device& device) {
@@ -57,14 +60,30 @@ bool reads_alone(const Variant& variant) {
   return variant.paged == 0 || variant.warps >= busy_warps;
 }
 
-/// Whether blocks that have a multiprocessor each read as fast as more would: what each has under way suffices, and
-/// they are on seven tenths of the multiprocessors. Measured on an H200 with 96 and 112 sequences of heads, head_dim 48
-/// to 256: two parts of each take 0 to 30% longer; head_dim 32 has too little under way.
-bool keep_up(long long blocks, const Variant& variant, const DecodeProblem& problem, const Device& device) {
+/// Multiprocessors on which blocks that have enough under way read as fast as the whole GPU would: seven tenths.
+constexpr long long reading_tenths = 7;
+
+/// Whether a block alone on its multiprocessor has as much under way as that takes.
+bool reads_apace(const Variant& variant, const DecodeProblem& problem) {
   constexpr long long enough_bytes = 24LL << 10;
-  const long long key_bytes = 2LL * bytes_of(problem.dtype) * problem.head_dim;  // of K and of V
-  const long long under_way = key_bytes * variant.B_c * std::max(1, variant.stages - 1);
-  return under_way >= enough_bytes && blocks * 10 >= device.multiprocessors * 7LL && blocks <= device.multiprocessors;
+  return key_bytes(problem) * variant.B_c * std::max(1, variant.stages - 1) >= enough_bytes;
+}
+
+/// Whether blocks that have a multiprocessor each read as fast as more would. Measured on an H200 with 96 and 112
+/// sequences of heads, head_dim 48 to 256: two parts of each take 0 to 30% longer; head_dim 32 has too little under way.
+bool keep_up(long long blocks, const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  return reads_apace(variant, problem) && blocks * 10 >= device.multiprocessors * reading_tenths &&
+         blocks <= device.multiprocessors;
+}
+
+/// Whether fewer blocks are done with short sequences before parts of them would be merged: on an H200 that takes 2 us,
+/// in which a multiprocessor reads 72 KB. Measured there with 64 to 88 sequences of heads of 300 to 700 keys, head_dim
+/// 64 to 128: parts take 0 to 27% longer.
+bool done_before_merging(long long rows, const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  constexpr long long read_meanwhile = 72LL << 10;
+  const long long enough = device.multiprocessors * reading_tenths / 10;
+  const long long bytes = key_bytes(problem) * problem.longest_keys();  // of a sequence
+  return reads_apace(variant, problem) && rows < enough && bytes * (enough - rows) <= read_meanwhile * enough;
 }
 
 /// What it takes to merge the parts of a sequence, as a time that steps of keys take: at all, and for each part.
@@ -140,8 +159,7 @@ long long splits_in_step(const Variant& variant, const DecodeProblem& problem, c
   constexpr long long keys_each_row = 50;
   const long long blocks = blocks_at_once(variant, device);
   const long long keys = problem.longest_keys();
-  const long long key_bytes = 2LL * bytes_of(problem.dtype) * problem.head_dim;  // of K and of V
-  if (!shares_lines(problem) || keys < 3 * device.l2_bytes / (2 * key_bytes * rows)) return 0;
+  if (!shares_lines(problem) || keys < 3 * device.l2_bytes / (2 * key_bytes(problem) * rows)) return 0;
   const long long in_step = problem.head_dim > short_row ? 512 : rows <= blocks ? 256 : 400;
   const long long splits =
       std::min(keys / std::max(in_step, keys_each_row * problem.rows()), most_rounds * blocks / rows);
@@ -156,6 +174,7 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
   const long long rows = std::max(1LL, tiles * problem.batch);
   const bool alone = keep_up(rows, variant, problem, device);
   if (alone && problem.longest_keys() < apart_keys) return 1;
+  if (done_before_merging(rows, variant, problem, device)) return 1;
   if (const long long splits = splits_in_step(variant, problem, device, rows)) {
     return static_cast<int>(std::min(most, splits));
   }

@@ -418,6 +418,8 @@ TEST_CASE("sequences of one length fall into equal splits that the GPU holds at 
   CHECK(splits(16, 4096) == 1);  // 128 blocks are enough for 132 multiprocessors
   CHECK(splits(12, 4096) == 1);  // and so are 96, as each has 32 KB under way
   CHECK(splits(11, 4096) == 3);
+  CHECK(splits(9, 90'000) == 11);  // three rounds of 264, where three parts are four fifths of one
+  CHECK(splits(9, 2048) == 3);     // whose parts would take as long to begin
   problem.table_width = 1;
   CHECK(splits(16, 4096) == 1);
   problem.heads_q = 8 * 16;  // whose parts are much to write and read
@@ -479,6 +481,15 @@ TEST_CASE("short sequences on half of the GPU are read by a block each before th
   CHECK(splits(10, 700) > 1);  // 40 blocks read at less than half of the GPU's speed
   problem.head_dim = 32;       // which has too little under way
   CHECK(splits(20, 1200) > 1);
+  problem.head_dim = 128;
+  const auto idle = [&](int batch, int seqlen_k) {
+    CHECK(splits(batch, seqlen_k) == 1);
+    return leaves_idle(plan_of(problem), problem, h200);
+  };
+  CHECK_FALSE(idle(20, 415));
+  problem.splits = 1;
+  CHECK(idle(20, 4096));
+  CHECK_FALSE(idle(24, 4096));
 }
 
 TEST_CASE("heads that share lines of L2 are kept in step by short parts where L2 does not hold all keys") {

@@ -130,6 +130,8 @@ TEST_CASE("a row of clusters does not answer for sequences that leave no room fo
   CHECK(rows.number(more) == 0);
   more.batch = 33;  // two of them on each multiprocessor
   CHECK(rows.match(more).applies);
+  more.batch = 9;  // 72 sequences are no cluster each, and leave 60 multiprocessors idle
+  CHECK_FALSE(rows.match(more).applies);
   more.batch = 17;
   more.splits = 2;  // which the caller says
   CHECK(rows.match(more).row == std::nullopt);

@@ -76,14 +76,13 @@ bool keep_up(long long blocks, const Variant& variant, const DecodeProblem& prob
          blocks <= device.multiprocessors;
 }
 
-/// Whether fewer blocks are done with short sequences before parts of them would be merged: on an H200 that takes 2 us,
-/// in which a multiprocessor reads 72 KB. Measured there with 64 to 88 sequences of heads of 300 to 700 keys, head_dim
-/// 64 to 128: parts take 0 to 27% longer.
-bool done_before_merging(long long rows, const Variant& variant, const DecodeProblem& problem, const Device& device) {
+/// Whether fewer blocks, of so many keys each, are done before parts of these would be merged: on an H200 that takes
+/// 2 us, in which a multiprocessor reads 72 KB. Measured there with 64 to 88 sequences of heads of 300 to 700 keys,
+/// head_dim 64 to 128: parts take 0 to 27% longer.
+bool done_before_merging(long long blocks, long long keys, const DecodeProblem& problem, const Device& device) {
   constexpr long long read_meanwhile = 72LL << 10;
   const long long enough = device.multiprocessors * reading_tenths / 10;
-  const long long bytes = key_bytes(problem) * problem.longest_keys();  // of a sequence
-  return reads_apace(variant, problem) && rows < enough && bytes * (enough - rows) <= read_meanwhile * enough;
+  return blocks < enough && key_bytes(problem) * keys * (enough - blocks) <= read_meanwhile * enough;
 }
 
 /// What it takes to merge the parts of a sequence, as a time that steps of keys take: at all, and for each part.
@@ -102,8 +101,26 @@ double steps_with(long long steps, long long splits, const MergeCost& merge) {
   return splits == 1 ? longest : longest + merge.all + merge.part * static_cast<double>(splits);
 }
 
+/// Of long sequences so many parts that rounds end together: as many as there is room for at once leave up to half of
+/// the multiprocessors a block less than the others. A part costs what a block reads while it begins, and what it leaves
+/// of each row, as much as two keys, written and read where memory limits.
+long long splits_in_rounds(const DecodeProblem& problem, long long rows, long long blocks) {
+  constexpr long long read_by_then = 96LL << 10;
+  constexpr long long most_rounds = 8;
+  const long long keys_each = read_by_then / key_bytes(problem) + 2LL * 3 * problem.rows();
+  const auto cost = [&](long long splits) {
+    return ceil_div(rows * splits, blocks) * (ceil_div(problem.longest_keys(), splits) + keys_each);
+  };
+  long long best = std::max(1LL, blocks / rows);
+  for (long long rounds = 2; rounds <= most_rounds; ++rounds) {
+    const long long splits = rounds * blocks / rows;
+    if (cost(splits) < cost(best)) best = splits;
+  }
+  return best;
+}
+
 /// Of splits that all run at once those that take the shortest time; where each of as many as there is room for has a
-/// few steps, memory limits, and they are that many. What a part leaves of each row is written and read, as much as two
+/// few steps, memory limits, and they are at least that many. What a part leaves of each row is written and read, as much as two
 /// keys; where memory limits, a round's step takes as long as three that wait.
 long long best_splits(const Variant& variant, const DecodeProblem& problem, long long rows, long long blocks) {
   constexpr double keys_left = 2.0 * 3;
@@ -114,7 +131,7 @@ long long best_splits(const Variant& variant, const DecodeProblem& problem, long
   const double steps_each = variant.split_rows != 0 ? steps_with_rows : 1;
   const MergeCost merge{.all = steps_each * second_kernel.all, .part = steps_each * second_kernel.part + left};
   constexpr long long few_steps = 4;
-  if (steps >= few_steps * most) return std::max(1LL, most);
+  if (steps >= few_steps * most) return splits_in_rounds(problem, rows, blocks);
   long long best = 1;
   double least = steps_with(steps, 1, merge);
   for (long long each = ceil_div(steps, most); each <= few_steps; ++each) {
@@ -174,7 +191,7 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
   const long long rows = std::max(1LL, tiles * problem.batch);
   const bool alone = keep_up(rows, variant, problem, device);
   if (alone && problem.longest_keys() < apart_keys) return 1;
-  if (done_before_merging(rows, variant, problem, device)) return 1;
+  if (reads_apace(variant, problem) && done_before_merging(rows, problem.longest_keys(), problem, device)) return 1;
   if (const long long splits = splits_in_step(variant, problem, device, rows)) {
     return static_cast<int>(std::min(most, splits));
   }
@@ -356,6 +373,12 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
                           .combine_grid = {}};
   return splits == 0 ? with_parts(result, problem, device, parts_of_batch(variant, problem, device, some_tiles))
                      : with_splits(result, problem, device, splits);
+}
+
+bool leaves_idle(const DecodePlan& plan, const DecodeProblem& problem, const Device& device) {
+  const long long blocks = static_cast<long long>(plan.grid.x) * problem.batch * plan.splits;
+  return plan.splits > 0 && reads_apace(plan.variant, problem) && blocks * 10 < device.multiprocessors * reading_tenths &&
+         !done_before_merging(blocks, ceil_div(problem.longest_keys(), plan.splits), problem, device);
 }
 
 }  // namespace attune

@@ -46,6 +46,10 @@ std::size_t workspace_bytes(const DecodeProblem& problem, long long slots, long 
 /// The launch facts of one variant for one problem. Throws Error{ATTUNE_UNSUPPORTED} when no grid can hold it.
 DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device);
 
+/// Whether a plan of whole sequences, or of parts that clusters merge, leaves so many multiprocessors without a block
+/// that keys are read at less than the GPU's speed, for longer than merging more parts would take.
+bool leaves_idle(const DecodePlan& plan, const DecodeProblem& problem, const Device& device);
+
 /// The grid of that kernel.
 Grid combine_grid(const DecodePlan& plan, const Variant& combine);
 

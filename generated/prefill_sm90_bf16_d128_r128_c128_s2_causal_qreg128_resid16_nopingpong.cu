@@ -866,6 +866,12 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
   softmax.correct(before);
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
 }
+
+// Whether the last update's block had no weight but 0, and left no weights in S.
+template <class Softmax>
+__device__ __forceinline__ bool had_no_weight(const Softmax& softmax) {
+  return false;
+}
 // --- blocks/sole_maps.cuh --------------------------------------------------------------------------------------------
 // The maps by which Q comes and O goes, where all tiles have the same.
 struct SoleMaps {
@@ -1073,7 +1079,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     }
 
     u32 R[variant::P_residual_keys / 16][4];  // of the first keys, whose weights S still has
-    take_residual<variant::dtype>(R, S, tile.left);
+    take_residual<variant::dtype>(R, S, tile.left || had_no_weight(softmax));
     shared.v.wait();
     turns.take();
     settle(O);

@@ -590,7 +590,9 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       multiply_PV(O, W, shared.v.tile(), true);
     } else {
       u32 R[variant::P_residual_keys / 16][4];  // of the first keys, whose weights S still has
-      if constexpr (variant::P_residual_keys != 0) take_residual<variant::dtype>(R, S, tile.left);
+      if constexpr (variant::P_residual_keys != 0) {
+        take_residual<variant::dtype>(R, S, tile.left || had_no_weight(softmax));
+      }
       shared.v.wait();
       turns.take();
       settle(O);

@@ -44,7 +44,8 @@ nlohmann::json meta_of(const CacheKey& key, const Source& source, const Compiled
             {"stack_bytes", usage.stack_bytes},
             {"spill_stores", usage.spill_stores},
             {"spill_loads", usage.spill_loads},
-            {"code_bytes", usage.code_bytes}}}};
+            {"code_bytes", usage.code_bytes},
+            {"serialized", usage.serialized}}}};
 }
 
 ResourceUsage usage_of(const nlohmann::json& meta) {
@@ -54,7 +55,8 @@ ResourceUsage usage_of(const nlohmann::json& meta) {
           .stack_bytes = usage.at("stack_bytes").get<int>(),
           .spill_stores = usage.at("spill_stores").get<int>(),
           .spill_loads = usage.at("spill_loads").get<int>(),
-          .code_bytes = usage.at("code_bytes").get<long long>()};
+          .code_bytes = usage.at("code_bytes").get<long long>(),
+          .serialized = usage.value("serialized", false)};
 }
 
 /// A file of the entry, unless it is missing or another user may have written it.

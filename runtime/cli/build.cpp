@@ -133,7 +133,14 @@ std::string resource_table(const std::vector<Built>& built) {
     }
     table.add(std::move(cells));
   }
-  return table.text();
+  std::string text = table.text();
+  for (const Built& one : built) {
+    if (!one.ok() || !one.compiled.usage.serialized) continue;
+    text += fmt::format("{} for {}: ptxas lets each wgmma wait for the one before, at half the speed and less; smaller "
+                        "tiles or fewer columns of Q in registers leave it room\n",
+                        one.source->name, one.arch.name);
+  }
+  return text;
 }
 
 nlohmann::ordered_json resource_json(const std::vector<Built>& built) {
@@ -150,6 +157,7 @@ nlohmann::ordered_json resource_json(const std::vector<Built>& built) {
       row["spill_store_bytes"] = usage.spill_stores;
       row["spill_load_bytes"] = usage.spill_loads;
       row["code_bytes"] = usage.code_bytes;
+      row["serialized"] = usage.serialized;
       row["seconds"] = one.compiled.seconds;
       if (const auto& counts = one.instructions) {
         row["instructions"] = {

@@ -17,6 +17,8 @@ struct ResourceUsage {
   int spill_stores = 0;  ///< bytes
   int spill_loads = 0;   ///< bytes
   long long code_bytes = 0;
+  /// ptxas lets each wgmma wait for the one before (its messages C7510 and following): half the speed and less.
+  bool serialized = false;
 };
 
 struct Compiled {

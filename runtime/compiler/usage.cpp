@@ -87,7 +87,8 @@ ResourceUsage parse_usage(const std::string& ptxas_log, const std::string& cubin
           .stack_bytes = largest_before(ptxas_log, " bytes stack frame"),
           .spill_stores = largest_before(ptxas_log, " bytes spill stores"),
           .spill_loads = largest_before(ptxas_log, " bytes spill loads"),
-          .code_bytes = code_bytes(cubin)};
+          .code_bytes = code_bytes(cubin),
+          .serialized = ptxas_log.find("instructions are serialized") != std::string::npos};
 }
 
 }  // namespace attune

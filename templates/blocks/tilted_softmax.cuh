@@ -25,11 +25,13 @@ struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
   float added[2];           // by the block's first key of this lane, behind it
   float unsound[2];         // NaN where what a row's keys have added is not finite, else 0
   Expressions::Row row[2];  // what is looked up for each
+  bool weightless;          // the block before had no weight but 0, in all rows of the warp
 
   // The tile's rows, of which this warp's 16 begin with `first_row`.
   __device__ __forceinline__ void begin_rows(const Expressions& expressions, const ScoreRows& rows, int first_row,
                                              float log2_e) {
     scale = expressions.params.score_scale * log2_e;
+    weightless = false;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const ScorePlace at = rows.place(first_row + h * 8 + static_cast<int>(lane_index()) / 4, 0);
@@ -97,66 +99,74 @@ __device__ __forceinline__ void tilt_block(Softmax& softmax, const Expressions& 
   softmax.begin_block(expressions, rows, at, log2_e);
 }
 
+// The largest score of row h in this lane's columns, with what keys add.
+template <class Softmax, int columns>
+__device__ __forceinline__ float largest_tilted(const Softmax& softmax, float (&S)[columns][4], int h) {
+  float largest = S[0][2 * h];
+#pragma unroll
+  for (int n = 0; n < columns; ++n) {
+    softmax.tilt(S[n][2 * h], h, n, 0);
+    softmax.tilt(S[n][2 * h + 1], h, n, 1);
+    largest = larger_or_nan(larger_or_nan(largest, S[n][2 * h]), S[n][2 * h + 1]);
+  }
+  return largest;
+}
+
 // As update() of other softmaxes. Where a slope is steep most blocks are so far from a row that its weights there are 0
-// in fp32: of such rows of a warp no exponential is computed, and the bits are those of all.
+// in fp32. Blocks come from the diagonal on, so that behind one without weights another is expected: whether it has
+// some is known before its exponentials, which are computed or not, and elsewhere behind them. The bits are the same. S
+// is left as it is where no weight was computed: zeros in it would take ptxas's registers for products under way.
 template <Dtype dtype, class Softmax, int columns, class Between>
 __device__ __forceinline__ void update_tilted(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                               const Between& between) {
   const float before[2] = {softmax.m[0], softmax.m[1]};
-  float largest = S[0][0];
-#pragma unroll
-  for (int n = 0; n < columns; ++n) {
-    softmax.tilt(S[n][0], 0, n, 0);
-    softmax.tilt(S[n][1], 0, n, 1);
-    largest = larger_or_nan(larger_or_nan(largest, S[n][0]), S[n][1]);
-  }
-  bool weighs = softmax.follow(0, largest);
   const float scale = softmax.scale;
-  float shift = softmax.added[0] - softmax.m[0];
-  largest = S[0][2];
   float sum[2][2] = {}, half = 0.0f;
-  if (weighs) {
+  const auto weigh = [&](int h, int n, float shift) {
+    S[n][2 * h] = exp2_approx(S[n][2 * h] * scale + shift);
+    S[n][2 * h + 1] = exp2_approx(S[n][2 * h + 1] * scale + shift);
+    sum[h][0] += S[n][2 * h];
+    sum[h][1] += S[n][2 * h + 1];
+  };
+  bool weighs = false, computes = !softmax.weightless;
+  if (computes) {
+    weighs = softmax.follow(0, largest_tilted(softmax, S, 0));
+    const float shift = softmax.added[0] - softmax.m[0];
+    float largest = S[0][2];
 #pragma unroll
     for (int n = 0; n < columns; ++n) {
-      S[n][0] = exp2_approx(S[n][0] * scale + shift);
-      S[n][1] = exp2_approx(S[n][1] * scale + shift);
-      sum[0][0] += S[n][0];
-      sum[0][1] += S[n][1];
+      weigh(0, n, shift);
       if (n == columns / 2) half = sum[0][0] + sum[0][1];
       softmax.tilt(S[n][2], 1, n, 0);
       softmax.tilt(S[n][3], 1, n, 1);
       largest = larger_or_nan(larger_or_nan(largest, S[n][2]), S[n][3]);
     }
+    weighs |= softmax.follow(1, largest);
   } else {
+    const float largest = largest_tilted(softmax, S, 0);
+    weighs = softmax.follow(1, largest_tilted(softmax, S, 1));
+    weighs |= softmax.follow(0, largest);
+    computes = weighs;
+    const float shift = softmax.added[0] - softmax.m[0];
+    if (computes) {
 #pragma unroll
-    for (int n = 0; n < columns; ++n) {
-      S[n][0] = S[n][1] = 0.0f;
-      softmax.tilt(S[n][2], 1, n, 0);
-      softmax.tilt(S[n][3], 1, n, 1);
-      largest = larger_or_nan(larger_or_nan(largest, S[n][2]), S[n][3]);
+      for (int n = 0; n < columns; ++n) weigh(0, n, shift);
     }
   }
-  weighs = softmax.follow(1, largest);
-  shift = softmax.added[1] - softmax.m[1];
+  softmax.weightless = !weighs;
   settle(S);
   between(half);
-  if (weighs) {
+  if (computes) {
+    const float shift = softmax.added[1] - softmax.m[1];
 #pragma unroll
     for (int n = 0; n < columns; ++n) {
-      S[n][2] = exp2_approx(S[n][2] * scale + shift);
-      S[n][3] = exp2_approx(S[n][3] * scale + shift);
-      sum[1][0] += S[n][2];
-      sum[1][1] += S[n][3];
+      weigh(1, n, shift);
       P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
       P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
     }
   } else {
 #pragma unroll
-    for (int n = 0; n < columns; ++n) {
-      S[n][2] = S[n][3] = 0.0f;
-      P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
-      P[n / 2][n % 2 * 2 + 1] = 0;
-    }
+    for (int n = 0; n < columns; ++n) P[n / 2][n % 2 * 2] = P[n / 2][n % 2 * 2 + 1] = 0;
   }
   softmax.correct(before);
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];

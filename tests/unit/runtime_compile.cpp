@@ -5,8 +5,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "generator/check.hpp"
+#include "generator/expression/pool.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cache/cache.hpp"
@@ -53,6 +55,10 @@ TEST_CASE("usage comes from ptxas's report") {
   CHECK(usage.spill_stores == 24);
   CHECK(usage.spill_loads == 32);
   CHECK(usage.code_bytes == 0);
+  CHECK_FALSE(usage.serialized);
+  const std::string lost = "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are "
+                           "serialized due to insufficient register resources for the wgmma pipeline\n";
+  CHECK(parse_usage(lost + canned_log, "").serialized);
 }
 
 TEST_CASE("usage of a report that is none is zero") {
@@ -179,5 +185,36 @@ TEST_CASE("default variants compile for 8.0 and 9.0 without a spill") {
       CHECK(compiled.usage.stack_bytes == 0);
       CHECK(compiled.usage.code_bytes > 1000);
     }
+  }
+}
+
+TEST_CASE("kernels of scores that tilt, and of masks, leave ptxas the registers of products under way") {
+  if (compiler() == nullptr) return;
+  const int slope =
+      *expression::number_of_text("s + slope[h] * (k - p) where slope: fp32[head]", expression::Use::score);
+  const int documents = *expression::number_of_text(
+      "document[b, p] == document[b, k] where document: int32[batch, position]", expression::Use::mask);
+  std::vector<Variant> variants;
+  for (const int head_dim : {64, 128, 256}) {
+    Variant variant = default_variant(prefill_sm90, need_for(Dtype::bf16, head_dim, true), 227 * 1024);
+    variant.score = slope;
+    variants.push_back(variant);
+    variant.score = 0;
+    variant.mask = documents;
+    variants.push_back(variant);
+  }
+  Variant wide = default_variant(prefill_sm90, need_for(Dtype::bf16, 128, true), 227 * 1024);
+  wide.B_c = 160;  // as tables of the H200 have it
+  wide.Q_columns_in_registers = 48;
+  wide.P_residual_keys = 16;
+  wide.score = slope;
+  variants.push_back(wide);
+  for (const Variant& variant : variants) {
+    const Result<Source> source = emit(variant, embedded_templates(), "made at run time");
+    REQUIRE(source.ok());
+    CAPTURE(source.value.name);
+    const ResourceUsage usage = compiler()->compile(source.value, 90).usage;
+    CHECK(usage.spill_stores == 0);
+    CHECK_FALSE(usage.serialized);
   }
 }

@@ -867,7 +867,7 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
 }
 
-// Whether the last update's block had no weight but 0, and left no weights in S.
+// Whether the last update's block had no weight but 0, and S may hold scores in place of weights. P holds zeros then.
 template <class Softmax>
 __device__ __forceinline__ bool had_no_weight(const Softmax& softmax) {
   return false;

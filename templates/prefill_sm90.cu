@@ -496,6 +496,12 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     bool accumulate = tile.begun;
     const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head};
     const int drop_row = tile.first_row + warp_row;
+    // Leaves of a block's weights what dropout keeps.
+    const auto drop_weights = [&](float(&weights)[variant::B_c / 8][4], u32(&P)[variant::B_c / 16][4], int j) {
+      if (had_no_weight(softmax)) return;
+      keep_weights<variant::dtype>(weights, P,
+                                   KeptWeights<false, 1, variant::B_c / 8>(dropped, drop_row, j * variant::B_c));
+    };
     int j = begin_tile();
     shared.k.wait();
     multiply_QK(S, Q, shared.q, shared.k, static_cast<int>(warpgroup) * rows);
@@ -516,9 +522,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
                  {tile.first_row + warp_row, j * variant::B_c}, params.scale_log2);
     }
     update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
-    if constexpr (variant::dropout) {
-      keep_weights<variant::dtype>(S, P, KeptWeights<false, 1, variant::B_c / 8>(dropped, drop_row, j * variant::B_c));
-    }
+    if constexpr (variant::dropout) drop_weights(S, P, j);
     if constexpr (variant::stream_k) {
       if (tile.begun) softmax.rescale(O);
     }
@@ -549,10 +553,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
         shared.v.release();
         shared.v.next();
       });
-      if constexpr (variant::dropout) {
-        keep_weights<variant::dtype>(S, P,
-                                     KeptWeights<false, 1, variant::B_c / 8>(dropped, drop_row, j * variant::B_c));
-      }
+      if constexpr (variant::dropout) drop_weights(S, P, j);
       accumulate = true;
       softmax.rescale(O);
     }

@@ -17,8 +17,8 @@ std::span<const ReadyKernel> embedded_kernels();
 /// The templates the library carries for run-time generation.
 const TemplateFiles& embedded_templates();
 
-/// Changes whenever a file of the generator or of templates/ does: beside a variant's values all that its source follows
-/// from.
+/// Changes whenever a file of the generator or of templates/ does: beside a variant's values all that its source
+/// follows from.
 std::string_view generation_digest();
 
 /// The tables of tuned problems.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/files.hpp"
@@ -31,8 +32,12 @@ inline constexpr const char* emulator_arch = "emulator";
 CacheKey cache_key(const Source& source, const std::string& arch, const std::vector<std::string>& options,
                    const std::string& compiler);
 
-/// The same for NVRTC, whose identity() `compiler` is, of a source that this library generates: told by what it follows
-/// from, as generating it takes longer than all else that a kernel from the disk does.
+/// All that a variant's source follows from: its family and values, expressions by their texts, and `generation`, which
+/// tells generators and templates apart.
+std::string followed_from(const Variant& variant, std::string_view generation);
+
+/// Of a kernel that NVRTC, whose identity() `compiler` is, makes of the source that this library generates: by what
+/// that follows from, as generating it takes longer than all else that a kernel from the disk does.
 CacheKey cache_key(const Variant& variant, int capability, const std::string& compiler);
 
 /// $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else $HOME/.cache/attune; empty (no caching) when none is set.

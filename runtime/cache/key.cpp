@@ -14,19 +14,6 @@ void append_part(std::string& message, std::string_view part) {
   message += part;
 }
 
-/// What a variant's source follows from: its family and values, expressions by their texts, and what generates it.
-std::string followed_from(const Variant& variant) {
-  std::string text;
-  append_part(text, generation_digest());
-  append_part(text, family_of(variant).name);
-  append_part(text, std::to_string(variant.arch));
-  for (const std::string_view key : family_of(variant).keys) {
-    const Field& field = *find_field(key);
-    append_part(text, value_text(field, variant.*field.member));
-  }
-  return text;
-}
-
 }  // namespace
 
 CacheKey cache_key(const Source& source, const std::string& arch, const std::vector<std::string>& options,
@@ -41,8 +28,20 @@ CacheKey cache_key(const Source& source, const std::string& arch, const std::vec
   return {source.name, arch, xxh3_hex(message)};
 }
 
+std::string followed_from(const Variant& variant, std::string_view generation) {
+  std::string text;
+  append_part(text, generation);
+  append_part(text, family_of(variant).name);
+  append_part(text, std::to_string(variant.arch));
+  for (const std::string_view key : family_of(variant).keys) {
+    const Field& field = *find_field(key);
+    append_part(text, value_text(field, variant.*field.member));
+  }
+  return text;
+}
+
 CacheKey cache_key(const Variant& variant, int capability, const std::string& compiler) {
-  return cache_key({variant, variant.name(), followed_from(variant)}, arch_name(capability),
+  return cache_key({variant, variant.name(), followed_from(variant, generation_digest())}, arch_name(capability),
                    compile_options(family_of(variant), capability), compiler);
 }
 

@@ -104,7 +104,7 @@ std::string objection(const TunedRow& /*row*/, const Variant& /*variant*/, const
 /// Decode's kernel would read keys three times and more, as often as for the row's own problem it does not; or it has
 /// clusters, for whose parts there is room for the row's sequences, and these are so many that some multiprocessors
 /// would have two whole ones and others one (15 to 27% slower than four parts each, 136 and 200 sequences of 40,000
-/// keys on an H200), or that many have none (91,504 keys of 72 tiles: 899 us there beside 768).
+/// keys on an H200), or that many have none (91,504 keys of 72 tiles: 899 us there, 840 in eleven parts).
 std::string objection(const TunedRow& row, const Variant& variant, const DecodeProblem& problem, const Device& device) {
   const auto* const own = std::get_if<DecodeProblem>(&row.problem);
   if (own == nullptr) return {};
@@ -119,7 +119,9 @@ std::string objection(const TunedRow& row, const Variant& variant, const DecodeP
   };
   if (variant.cluster == 0 || problem.splits != 0 || !problem.one_length()) return {};
   const long long tiles = tiles_of(problem);
-  const auto is_idle = [&](const DecodeProblem& one) { return leaves_idle(plan(variant, one, device), one, device); };
+  const auto is_idle = [&](const DecodeProblem& one) {
+    return tiles_of(one) < device.multiprocessors && leaves_idle(plan(variant, one, device), one, device);
+  };
   const bool is_whole_and_uneven =
       is_uneven(tiles) && !is_uneven(tiles_of(*own)) && plan(variant, problem, device).splits == 1;
   if (!is_whole_and_uneven && (!is_idle(problem) || is_idle(*own))) return {};

@@ -136,9 +136,10 @@ std::string resource_table(const std::vector<Built>& built) {
   std::string text = table.text();
   for (const Built& one : built) {
     if (!one.ok() || !one.compiled.usage.serialized) continue;
-    text += fmt::format("{} for {}: ptxas lets each wgmma wait for the one before, at half the speed and less; smaller "
-                        "tiles or fewer columns of Q in registers leave it room\n",
-                        one.source->name, one.arch.name);
+    text += fmt::format(
+        "{} for {}: ptxas lets each wgmma wait for the one before, at half the speed and less; smaller "
+        "tiles or fewer columns of Q in registers leave it room\n",
+        one.source->name, one.arch.name);
   }
   return text;
 }

@@ -2,7 +2,8 @@
 set(digests)
 foreach(file IN LISTS FILES)
   file(SHA256 ${file} digest)
-  string(APPEND digests ${digest})
+  cmake_path(GET file FILENAME name)
+  string(APPEND digests "${name} ${digest}\n")
 endforeach()
 string(SHA256 digest "${digests}")
 file(WRITE ${OUT}

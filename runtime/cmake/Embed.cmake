@@ -14,7 +14,8 @@ endfunction()
 
 # Adds the command that writes generation_digest() of runtime/bundle/embedded.hpp.
 function(attune_digest_generation out)
-  file(GLOB_RECURSE files CONFIGURE_DEPENDS generator/*.cpp generator/*.hpp templates/*.cu templates/*.cuh templates/*.h)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS generator/*.cpp generator/*.hpp
+       templates/*.cu templates/*.cuh templates/*.h templates/*.hpp)
   set(script ${PROJECT_SOURCE_DIR}/runtime/cmake/Digest.cmake)
   add_custom_command(
     OUTPUT ${out}

@@ -57,7 +57,7 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
   }
 }
 
-// Whether the last update's block had no weight but 0, and left no weights in S.
+// Whether the last update's block had no weight but 0, and S may hold scores in place of weights. P holds zeros then.
 template <class Softmax>
 __device__ __forceinline__ bool had_no_weight(const Softmax& softmax) {
   if constexpr (Expressions::tilts) {

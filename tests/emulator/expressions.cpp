@@ -204,7 +204,8 @@ TEST_CASE("a row without keys has O = 0 and LSE = -inf, however steep the slope 
   }
 }
 
-TEST_CASE("blocks so far down a slope that no key has a weight leave nothing in O, by P's residual neither") {
+TEST_CASE(
+    "blocks so far down a slope that no key has a weight leave nothing in O, by P's residual or dropout neither") {
   HostKernels kernels;
   Random random(53);
   std::uint64_t seed = 0;
@@ -218,11 +219,14 @@ TEST_CASE("blocks so far down a slope that no key has a weight leave nothing in 
       problem.softcap = 0;
       problem.window_left = problem.window_right = -1;
       problem.seqlen_q = problem.seqlen_k = 700;
-      const ExpressedCall call({problem, {}, {score, ""}}, ++seed);
-      const Variant own = choose_own(call.problem(), h200).variant;
-      REQUIRE(tilts_scores(own));
-      CHECK((own.P_residual_keys > 0) == (head_dim == 128));
-      call.check_prefill(kernels[own], seed);
+      for (const bool dropout : {false, true}) {
+        problem.dropout = dropout;
+        const ExpressedCall call({problem, {}, {score, ""}}, ++seed);
+        const Variant own = choose_own(call.problem(), h200).variant;
+        REQUIRE(tilts_scores(own));
+        CHECK((own.P_residual_keys > 0) == (head_dim == 128));
+        call.check_prefill(kernels[own], seed);
+      }
     }
   }
 }

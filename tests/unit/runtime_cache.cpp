@@ -85,13 +85,18 @@ TEST_CASE("NVRTC's kernels are found by what their source follows from: family, 
   CHECK(hash_of(variant) != hash_of(variant_of("k <= p + 6")));
   CHECK(hash_of(variant) != cache_key(variant, 100, "13.0").hash);
   CHECK(hash_of(variant) != cache_key(variant, 90, "13.1").hash);
+  const std::string all = followed_from(variant, "a digest");
+  CHECK(all == followed_from(variant_of("k<=p+5"), "a digest"));
+  CHECK(all != followed_from(variant_of("k <= p + 6"), "a digest"));
+  CHECK(all != followed_from(variant, "another digest"));
   for (const std::string_view key : family_of(variant).keys) {
     const Field& field = *find_field(key);
     if (field.kind == FieldKind::expression) continue;
     CAPTURE(key);
     Variant other = variant;
-    ++(other.*field.member);
-    CHECK(hash_of(other) != hash_of(variant));
+    int& value = other.*field.member;
+    value = field.kind == FieldKind::boolean ? 1 - value : value + 1;
+    CHECK(followed_from(other, "a digest") != all);
   }
 }
 

@@ -56,8 +56,9 @@ TEST_CASE("usage comes from ptxas's report") {
   CHECK(usage.spill_loads == 32);
   CHECK(usage.code_bytes == 0);
   CHECK_FALSE(usage.serialized);
-  const std::string lost = "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are "
-                           "serialized due to insufficient register resources for the wgmma pipeline\n";
+  const std::string lost =
+      "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are "
+      "serialized due to insufficient register resources for the wgmma pipeline\n";
   CHECK(parse_usage(lost + canned_log, "").serialized);
 }
 
@@ -199,6 +200,9 @@ TEST_CASE("kernels of scores that tilt, and of masks, leave ptxas the registers 
     Variant variant = default_variant(prefill_sm90, need_for(Dtype::bf16, head_dim, true), 227 * 1024);
     variant.score = slope;
     variants.push_back(variant);
+    variant.dropout = 1;
+    variants.push_back(variant);
+    variant.dropout = 0;
     variant.score = 0;
     variant.mask = documents;
     variants.push_back(variant);

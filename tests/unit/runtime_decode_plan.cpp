@@ -478,6 +478,7 @@ TEST_CASE("short sequences on half of the GPU are read by a block each before th
   CHECK(splits(20, 700) == 1);
   CHECK(splits(20, 4096) > 1);
   CHECK(splits(16, 415) == 1);
+  for (const int batch : {21, 22, 23, 24, 25}) CHECK(splits(batch, 415) == 1);
   CHECK(splits(10, 700) > 1);  // 40 blocks read at less than half of the GPU's speed
   problem.head_dim = 32;       // which has too little under way
   CHECK(splits(20, 1200) > 1);
@@ -489,6 +490,7 @@ TEST_CASE("short sequences on half of the GPU are read by a block each before th
   CHECK_FALSE(idle(20, 415));
   problem.splits = 1;
   CHECK(idle(20, 4096));
+  CHECK_FALSE(idle(23, 400));  // 92 of 132
   CHECK_FALSE(idle(24, 4096));
 }
 

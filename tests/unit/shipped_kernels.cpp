@@ -27,7 +27,9 @@ std::vector<Wanted> shipped() {
 
 }  // namespace
 
-TEST_CASE("every shipped kernel compiles with NVRTC for 8.0 and 9.0 as its family does; none spills, or has wgmma wait for wgmma") {
+TEST_CASE(
+    "every shipped kernel compiles with NVRTC for 8.0 and 9.0 as its family does; none spills, or has wgmma wait for "
+    "wgmma") {
   std::optional<Compiler> compiler;
   try {
     compiler.emplace();

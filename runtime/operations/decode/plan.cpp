@@ -61,7 +61,7 @@ bool reads_alone(const Variant& variant) {
 }
 
 /// Multiprocessors on which blocks that have enough under way read as fast as the whole GPU would: seven tenths.
-constexpr long long reading_tenths = 7;
+long long enough_blocks(const Device& device) { return ceil_div(device.multiprocessors * 7LL, 10); }
 
 /// Whether a block alone on its multiprocessor has as much under way as that takes.
 bool reads_apace(const Variant& variant, const DecodeProblem& problem) {
@@ -70,10 +70,10 @@ bool reads_apace(const Variant& variant, const DecodeProblem& problem) {
 }
 
 /// Whether blocks that have a multiprocessor each read as fast as more would. Measured on an H200 with 96 and 112
-/// sequences of heads, head_dim 48 to 256: two parts of each take 0 to 30% longer; head_dim 32 has too little under way.
+/// sequences of heads, head_dim 48 to 256: two parts of each take 0 to 30% longer; head_dim 32 has too little under
+/// way.
 bool keep_up(long long blocks, const Variant& variant, const DecodeProblem& problem, const Device& device) {
-  return reads_apace(variant, problem) && blocks * 10 >= device.multiprocessors * reading_tenths &&
-         blocks <= device.multiprocessors;
+  return reads_apace(variant, problem) && blocks >= enough_blocks(device) && blocks <= device.multiprocessors;
 }
 
 /// Whether fewer blocks, of so many keys each, are done before parts of these would be merged: on an H200 that takes
@@ -81,7 +81,7 @@ bool keep_up(long long blocks, const Variant& variant, const DecodeProblem& prob
 /// head_dim 64 to 128: parts take 0 to 27% longer.
 bool done_before_merging(long long blocks, long long keys, const DecodeProblem& problem, const Device& device) {
   constexpr long long read_meanwhile = 72LL << 10;
-  const long long enough = device.multiprocessors * reading_tenths / 10;
+  const long long enough = enough_blocks(device);
   return blocks < enough && key_bytes(problem) * keys * (enough - blocks) <= read_meanwhile * enough;
 }
 
@@ -102,8 +102,8 @@ double steps_with(long long steps, long long splits, const MergeCost& merge) {
 }
 
 /// Of long sequences so many parts that rounds end together: as many as there is room for at once leave up to half of
-/// the multiprocessors a block less than the others. A part costs what a block reads while it begins, and what it leaves
-/// of each row, as much as two keys, written and read where memory limits.
+/// the multiprocessors a block less than the others. A part costs what a block reads while it begins, and what it
+/// leaves of each row, as much as two keys, written and read where memory limits.
 long long splits_in_rounds(const DecodeProblem& problem, long long rows, long long blocks) {
   constexpr long long read_by_then = 96LL << 10;
   constexpr long long most_rounds = 8;
@@ -120,8 +120,8 @@ long long splits_in_rounds(const DecodeProblem& problem, long long rows, long lo
 }
 
 /// Of splits that all run at once those that take the shortest time; where each of as many as there is room for has a
-/// few steps, memory limits, and they are at least that many. What a part leaves of each row is written and read, as much as two
-/// keys; where memory limits, a round's step takes as long as three that wait.
+/// few steps, memory limits, and they are at least that many. What a part leaves of each row is written and read, as
+/// much as two keys; where memory limits, a round's step takes as long as three that wait.
 long long best_splits(const Variant& variant, const DecodeProblem& problem, long long rows, long long blocks) {
   constexpr double keys_left = 2.0 * 3;
   const long long steps = std::max(1LL, ceil_div(problem.longest_keys(), variant.B_c));
@@ -377,7 +377,7 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
 
 bool leaves_idle(const DecodePlan& plan, const DecodeProblem& problem, const Device& device) {
   const long long blocks = static_cast<long long>(plan.grid.x) * problem.batch * plan.splits;
-  return plan.splits > 0 && reads_apace(plan.variant, problem) && blocks * 10 < device.multiprocessors * reading_tenths &&
+  return plan.splits > 0 && reads_apace(plan.variant, problem) && blocks < enough_blocks(device) &&
          !done_before_merging(blocks, ceil_div(problem.longest_keys(), plan.splits), problem, device);
 }
 

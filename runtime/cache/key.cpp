@@ -1,5 +1,6 @@
 // What a compiled kernel is found again by.
 #include "generator/hash.hpp"
+#include "generator/variant_json.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cache/cache.hpp"
 #include "templates/params.h"
@@ -33,10 +34,7 @@ std::string followed_from(const Variant& variant, std::string_view generation) {
   append_part(text, generation);
   append_part(text, family_of(variant).name);
   append_part(text, std::to_string(variant.arch));
-  for (const std::string_view key : family_of(variant).keys) {
-    const Field& field = *find_field(key);
-    append_part(text, value_text(field, variant.*field.member));
-  }
+  append_part(text, values_line(variant));
   return text;
 }
 

@@ -256,7 +256,7 @@ void read_layers(ConfigReader& reader, const Family* family, const LayerShape& s
   if (slides && window == 0 && reader.has("layer_types") && layers.lacks_window()) {
     model.notes.emplace_back("layers of type sliding_attention are here without a window; taken as full_attention");
   }
-  if (slides && window > 0 && layers.lacks_window()) {
+  if (family != nullptr && slides && window > 0 && layers.lacks_window()) {
     model.assumed.push_back(fmt::format("{} {}", family->window_name, window));
   }
 }

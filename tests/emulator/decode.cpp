@@ -33,6 +33,9 @@ using testing::random_leftpad_case;
 using testing::random_packed_case;
 using testing::random_ragged_case;
 
+/// How many random problems are drawn of so many: sanitizers slow the emulator down to a tenth.
+constexpr std::uint64_t share_of(std::uint64_t problems) { return ATTUNE_SANITIZED ? problems / 4 : problems; }
+
 /// The shipped kernels, compiled on first need.
 class Kernels {
  public:
@@ -117,7 +120,7 @@ void check_call(Kernels& kernels, const DecodeCase& one, const DecodePlan& plann
 void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (&random_case)(Random&, int)) {
   Kernels kernels;
   Random random(seed);
-  for (std::uint64_t i = 0; i < count; ++i) {
+  for (std::uint64_t i = 0; i < share_of(count); ++i) {
     const DecodeCase one = random_case(random, 300);
     const DecodeProblem& problem = one.problem;
     CAPTURE(one.text());
@@ -135,7 +138,7 @@ void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (
 }  // namespace
 
 TEST_CASE("shipped decode kernels agree with the reference on random problems, and no access of them is unsafe") {
-  check_random_problems(7, 120, random_decode_case);
+  check_random_problems(7, 60, random_decode_case);
 }
 
 TEST_CASE("the parts of a sequence as a cluster agree with the reference on random problems, and leave no workspace") {
@@ -162,7 +165,7 @@ TEST_CASE("the parts of a sequence as a cluster agree with the reference on rand
 TEST_CASE("kernels for one ratio of heads, and of one query, agree with the reference on random problems") {
   Kernels kernels;
   Random random(14);
-  for (std::uint64_t i = 0; i < 60; ++i) {
+  for (std::uint64_t i = 0; i < share_of(60); ++i) {
     DecodeCase one = std::array{random_decode_case, random_append_case, random_ragged_case}.at(i % 3)(random, 300);
     const int ratio = i % 4 == 0 ? 20 : 4;  // of two tiles of rows, and of one
     const bool one_query = i / 2 % 2 == 0;
@@ -186,7 +189,7 @@ TEST_CASE("kernels of their own head_dim agree with the reference, whatever rows
   Kernels kernels;
   Random random(16);
   constexpr std::array head_dims{35, 40, 48, 72, 80, 88, 104, 112, 136, 152, 160, 168, 200, 216, 232, 237};
-  for (std::uint64_t i = 0; i < 2 * head_dims.size(); ++i) {
+  for (std::uint64_t i = 0; i < share_of(2 * head_dims.size()); ++i) {
     DecodeCase one = random_decode_case(random, 300);
     one.problem.head_dim = head_dims.at(i % head_dims.size());
     one.problem.dtype = Dtype::bf16;
@@ -213,7 +216,7 @@ TEST_CASE(
   };
   constexpr std::array tiles{Tile{64, 5, 16, 64, 2}, Tile{72, 3, 32, 64, 1}, Tile{168, 5, 16, 64, 1},
                              Tile{200, 2, 16, 64, 1}, Tile{256, 8, 16, 32, 1}};
-  for (std::uint64_t i = 0; i < 60; ++i) {
+  for (std::uint64_t i = 0; i < share_of(60); ++i) {
     DecodeCase one = random_decode_case(random, 300);
     const Tile& tile = tiles.at(i % tiles.size());
     one.problem.dtype = Dtype::bf16;
@@ -241,7 +244,7 @@ TEST_CASE(
 TEST_CASE("splits that have a sequence's keys in turn agree with the reference on random problems") {
   Kernels kernels;
   Random random(13);
-  for (std::uint64_t i = 0; i < 60; ++i) {
+  for (std::uint64_t i = 0; i < share_of(60); ++i) {
     DecodeCase one = std::array{random_decode_case, random_append_case, random_ragged_case}.at(i % 3)(random, 900);
     one.problem.splits = 2 + static_cast<int>(random.below(4));
     if (i % 4 == 3) pad_at_the_left(random, one);
@@ -253,27 +256,27 @@ TEST_CASE("splits that have a sequence's keys in turn agree with the reference o
 }
 
 TEST_CASE("decode with new keys, rotations and softcaps agrees with the reference on random problems") {
-  check_random_problems(8, 120, random_append_case);
+  check_random_problems(8, 60, random_append_case);
 }
 
 TEST_CASE("ragged decode agrees with the reference on random problems, and writes no row of no sequence") {
-  check_random_problems(9, 120, random_ragged_case);
+  check_random_problems(9, 60, random_ragged_case);
 }
 
 TEST_CASE("decode of packed keys agrees with the reference on random problems, and reads no key that does not count") {
-  check_random_problems(11, 120, random_packed_case);
+  check_random_problems(11, 60, random_packed_case);
 }
 
 TEST_CASE(
     "sequences padded at the left agree with the reference, new keys and rotations included, and no pad reaches a "
     "result") {
-  check_random_problems(15, 160, random_leftpad_case);
+  check_random_problems(15, 80, random_leftpad_case);
 }
 
 TEST_CASE("whatever cu_seqlens_q, cu_seqlens_k and seqlens_k hold, ragged decode stays inside its tensors") {
   Kernels kernels;
   Random random(10);
-  for (std::uint64_t i = 0; i < 60; ++i) {
+  for (std::uint64_t i = 0; i < share_of(60); ++i) {
     DecodeCase one = i % 2 == 0 ? random_ragged_case(random, 200) : random_packed_case(random, 200);
     one.problem.dtype = Dtype::bf16;
     one.problem.head_dim = 64;

@@ -40,7 +40,7 @@ TEST_CASE("prefill with dropout agrees with the reference on random problems") {
   HostKernels kernels;
   Random random(81);
   std::array<int, 2> ran{};
-  for (std::uint64_t i = 1; i <= 120; ++i) {
+  for (std::uint64_t i = 1; i <= 60; ++i) {
     PrefillCase one = testing::random_prefill_case(random, 200);
     one.problem.dropout = true;
     one.problem.dtype = i % 2 == 0 ? Dtype::bf16 : Dtype::fp16;
@@ -53,8 +53,8 @@ TEST_CASE("prefill with dropout agrees with the reference on random problems") {
     check_image(kernels[own.variant], one.image(i), i);
     ++ran.at(own.variant.family == prefill_sm90 ? 1 : 0);
   }
-  CHECK(ran[0] > 20);
-  CHECK(ran[1] > 20);
+  CHECK(ran[0] > 10);
+  CHECK(ran[1] > 10);
 }
 
 TEST_CASE("tiles of any sizes drop the same weights") {

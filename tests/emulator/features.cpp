@@ -37,7 +37,7 @@ PrefillCase of_one_length(PrefillCase one) {
 void check_wild_lengths(const Device& device, Random random) {
   HostKernels kernels;
   int ran = 0;
-  for (std::uint64_t i = 1; i <= 600; ++i) {
+  for (std::uint64_t i = 1; i <= 300; ++i) {
     PrefillCase one = random_prefill_case(random, 150);
     Problem& problem = one.problem;
     if (!problem.ragged || problem.total_q == 0) continue;
@@ -67,7 +67,7 @@ void check_wild_lengths(const Device& device, Random random) {
     CHECK_MESSAGE(report.ok(), report.fault);
     ++ran;
   }
-  CHECK(ran > 150);
+  CHECK(ran > 75);
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ void check_wild_lengths(const Device& device, Random random) {
 TEST_CASE("what a registry generates agrees with the reference on random problems, and no access of it is unsafe") {
   HostKernels kernels;
   Random random(11);
-  for (std::uint64_t i = 1; i <= 160; ++i) {
+  for (std::uint64_t i = 1; i <= 80; ++i) {
     const PrefillCase one = random_prefill_case(random, 260);
     CAPTURE(i);
     const OwnChoice own = choose_own(one.problem, emulator::device());
@@ -90,7 +90,7 @@ TEST_CASE("what a registry generates for compute capability 9.0 agrees with the 
   int ran = 0;
   int dense_lists = 0;
   int ragged_lists = 0;
-  for (std::uint64_t i = 1; i <= 400; ++i) {
+  for (std::uint64_t i = 1; i <= 200; ++i) {
     PrefillCase one = random_prefill_case(random, i % 8 == 0 ? 700 : 260);
     Problem& problem = one.problem;
     if (problem.head_dim % 32 != 0) continue;
@@ -108,9 +108,9 @@ TEST_CASE("what a registry generates for compute capability 9.0 agrees with the 
     check_image(kernels[listed], one.image(i), i);
     ++(problem.ragged ? ragged_lists : dense_lists);
   }
-  CHECK(ran > 60);
-  CHECK(dense_lists > 5);
-  CHECK(ragged_lists > 5);
+  CHECK(ran > 30);
+  CHECK(dense_lists > 3);
+  CHECK(ragged_lists > 3);
 }
 
 TEST_CASE("wild lengths of a ragged batch lead to no access outside its tensors") {
@@ -121,7 +121,7 @@ TEST_CASE("wild lengths of a ragged batch lead to no access outside its tensors"
 TEST_CASE("kernels for a paged cache agree with the reference on random problems, and no access of them is unsafe") {
   HostKernels kernels;
   Random random(13);
-  for (std::uint64_t i = 1; i <= 120; ++i) {
+  for (std::uint64_t i = 1; i <= 60; ++i) {
     const PrefillCase one = random_paged_case(random, 260);
     CAPTURE(i);
     const OwnChoice own = choose_own(one.problem, emulator::device());
@@ -134,7 +134,7 @@ TEST_CASE("kernels for a paged cache agree with the reference on random problems
 TEST_CASE("wild tables and lengths lead to no access outside the pages of a cache") {
   HostKernels kernels;
   Random random(14);
-  for (std::uint64_t i = 1; i <= 200; ++i) {
+  for (std::uint64_t i = 1; i <= 100; ++i) {
     PrefillCase one = random_paged_case(random, 150);
     Problem& problem = one.problem;
     if (problem.stored_rows() == 0) continue;

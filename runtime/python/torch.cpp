@@ -114,6 +114,7 @@ class Torch final : public AddressedFramework {
   }
 
   [[nodiscard]] nb::object on_device(std::int64_t device) const override {
+    if (device < 0) return nb::none();  // PyTorch would look for a GPU; checks of the tensors say that they lie on none
     return nb::cast<std::int64_t>(current_device_()) == device ? nb::none() : cuda_.attr("device")(device);
   }
 

@@ -26,33 +26,27 @@ HEADER = (
 #: What the bindings that attune/_expressions.py calls take after what those of the list of functions do.
 EXPRESSIONS = ("score: str | None", "mask: str | None", "params: dict[str, Any]")
 
+#: What explain and jit take of a problem.
+_PROBLEM = """
+    bf16: bool,
+    sizes: tuple[int, ...],
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    score: str | None,
+    mask: str | None,
+    params: list[tuple[str, bool, tuple[int, ...]]],
+    arch: str | None,
+    ordinal: int | None,
+"""
+
 #: What attune._attune has beside the bindings of the list.
-OTHERS = """
+OTHERS = f"""
 def require_gradients(score: str | None, softcap: float) -> None: ...
 def xla_prefill() -> Any: ...
 def xla_backward() -> Any: ...
-def explain(
-    bf16: bool,
-    sizes: tuple[int, ...],
-    causal: bool,
-    window_size: Pair,
-    softcap: float,
-    score: str | None,
-    mask: str | None,
-    arch: str | None,
-    ordinal: int | None,
-) -> dict[str, Any]: ...
-def jit(
-    bf16: bool,
-    sizes: tuple[int, ...],
-    causal: bool,
-    window_size: Pair,
-    softcap: float,
-    score: str | None,
-    mask: str | None,
-    arch: str | None,
-    ordinal: int | None,
-) -> str: ...
+def explain({_PROBLEM}) -> dict[str, Any]: ...
+def jit({_PROBLEM}) -> str: ...
 def counters(emulator: bool | None) -> dict[str, Any]: ...
 def finish() -> None: ...
 def cache_root() -> str: ...

@@ -5,11 +5,15 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "attune/attune.h"
@@ -39,14 +43,40 @@ namespace {
 /// Batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v.
 using Sizes = std::array<std::int32_t, 7>;
 
+/// Where arrays are that nobody reads.
+alignas(16) char nowhere[16];
+
+/// Of an array that expressions look up: name, whether its elements are real numbers, shape.
+using Looked = std::tuple<std::string, bool, std::vector<std::int64_t>>;
+
 /// What a call does to its scores, as it is told.
 struct Scores {
   bool causal;
   nb::handle window_size;
-  float softcap;
+  nb::handle softcap;
   nb::handle score;  ///< texts, or None
   nb::handle mask;
+  std::vector<Looked> params;  ///< none where the texts say what they look up
 };
+
+/// Arrays of a problem's own are as its expressions have them. Throws Error{ATTUNE_INVALID_ARGUMENT}.
+void check_params(const Problem& problem, const std::vector<Looked>& params) {
+  if (params.empty()) return;
+  std::vector<attune_named_array> arrays;
+  for (const auto& [name, is_real, shape] : params) {
+    attune_named_array& array = arrays.emplace_back();
+    array = {.name = name.c_str(),
+             .data = nowhere,
+             .element = is_real ? ATTUNE_FP32 : ATTUNE_INT32,
+             .rank = static_cast<std::int32_t>(shape.size()),
+             .extents = {}};
+    std::copy_n(shape.begin(), std::min(shape.size(), std::size(array.extents)), array.extents);
+  }
+  std::vector<std::string> found;
+  check_expressions(found, {.params = arrays.data(), .count = static_cast<int>(arrays.size())}, problem.expressions,
+                    expression_extents(problem));
+  if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
+}
 
 Problem problem_of(bool bf16, const Sizes& sizes, const Scores& scores) {
   const Window window = window_of(scores.window_size);
@@ -61,7 +91,7 @@ Problem problem_of(bool bf16, const Sizes& sizes, const Scores& scores) {
                   .causal = scores.causal,
                   .window_left = window.left,
                   .window_right = window.right,
-                  .softcap = scores.softcap};
+                  .softcap = static_cast<float>(number("softcap", scores.softcap))};
   if (const auto found = problems_of(problem); !found.empty()) {
     throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
   }
@@ -70,6 +100,7 @@ Problem problem_of(bool bf16, const Sizes& sizes, const Scores& scores) {
   const bool has_score = read_text("score", scores.score, score);
   const bool has_mask = read_text("mask", scores.mask, mask);
   express(problem, {.score = has_score ? score.c_str() : nullptr, .mask = has_mask ? mask.c_str() : nullptr});
+  check_params(problem, scores.params);
   return problem;
 }
 
@@ -142,8 +173,6 @@ struct CallOverNothing {
   CallOverNothing& operator=(const CallOverNothing&) = delete;
 
  private:
-  alignas(16) static inline char nowhere[16];
-
   static attune_tensor tensor(std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
     const std::int64_t columns = padded_head_dim(head_dim);
     return {nowhere, seqlen * heads * columns, heads * columns, columns};
@@ -198,10 +227,10 @@ Target explained_target(const std::optional<std::string>& name, std::optional<in
   }
 }
 
-nb::dict explain_problem(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, float softcap,
-                         nb::handle score, nb::handle mask, const std::optional<std::string>& arch,
-                         std::optional<int> ordinal) {
-  const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask});
+nb::dict explain_problem(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, nb::handle softcap,
+                         nb::handle score, nb::handle mask, const std::vector<Looked>& params,
+                         const std::optional<std::string>& arch, std::optional<int> ordinal) {
+  const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask, params});
   const Target target = explained_target(arch, ordinal);
   const Explanation explained = explain_at(target, problem);
   return facts(explained, explained.served() ? serving_at(target, problem) : attune_serving{});
@@ -258,9 +287,10 @@ std::string make_ready(const Problem& problem, const std::optional<std::string>&
   return explained.serving.variant.name();
 }
 
-std::string jit(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, float softcap, nb::handle score,
-                nb::handle mask, const std::optional<std::string>& arch, std::optional<int> ordinal) {
-  const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask});
+std::string jit(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, nb::handle softcap,
+                nb::handle score, nb::handle mask, const std::vector<Looked>& params,
+                const std::optional<std::string>& arch, std::optional<int> ordinal) {
+  const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask, params});
   try {
     return make_ready(problem, arch, ordinal);
   } catch (const Error&) {
@@ -330,8 +360,8 @@ nb::list cache_list() {
 void bind_tools(nb::module_& module) {
   using nb::literals::operator""_a;
   const auto bind = [&](const char* name, auto function) {
-    module.def(name, function, "bf16"_a, "sizes"_a, "causal"_a, "window_size"_a, "softcap"_a, "score"_a.none(),
-               "mask"_a.none(), "arch"_a.none(), "ordinal"_a.none());
+    module.def(name, function, "bf16"_a, "sizes"_a, "causal"_a, "window_size"_a, "softcap"_a.none(), "score"_a.none(),
+               "mask"_a.none(), "params"_a, "arch"_a.none(), "ordinal"_a.none());
   };
   bind("explain", &explain_problem);
   bind("jit", &jit);

@@ -38,6 +38,8 @@ def test_what_cannot_be_traced_is_refused():
         trace(lambda s, k, p: s if k <= p else 0)
     with pytest.raises(TypeError, match="x is no name of an expression"):
         trace(lambda s, x: s + x)
+    with pytest.raises(TypeError, match=r"slope is an array; an expression looks it up by indices"):
+        trace(lambda s, slope: s + slope, ("slope",))
     with pytest.raises(TypeError, match="no word for nan"):
         trace(lambda s: s + math.nan)
 

@@ -207,6 +207,23 @@ def test_explain_of_sizes_takes_expressions_that_say_what_they_read():
         ({"params": [SLOPE]}, TypeError, "params is a list; it must map names to arrays"),
         ({"window_size": (1,)}, TypeError, "window_size is (1,); it must be (left, right)"),
         ({"softcap": -1.0}, ValueError, "softcap is -1"),
+        ({"softcap": "high"}, TypeError, "softcap is a str; it must be a number"),
+        (
+            {"score": "s + slope[h]", "params": {"slope": SLOPE}},
+            ValueError,
+            "params: extent 0 of slope is 4; it must be 16",
+        ),
+        (
+            {"score": "s + slope[h] where slope: fp32[head]", "params": {"slope": DOCUMENT[0]}},
+            ValueError,
+            "params: slope has elements of another type; slope: fp32[head]",
+        ),
+        (
+            {"score": "s + slope[h] where slope: fp32[head]", "params": {"other": SLOPE}},
+            ValueError,
+            "params: slope is missing",
+        ),
+        ({"params": {"slope": 3.0}}, TypeError, "params['slope'] is a float; it must be an array"),
         (
             {"score": "s + t[h] where t: fp32[head]", "mask": "t[h] > 0 where t: int32[head]"},
             ValueError,

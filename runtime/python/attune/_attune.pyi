@@ -264,6 +264,7 @@ def explain(
     softcap: float,
     score: str | None,
     mask: str | None,
+    params: list[tuple[str, bool, tuple[int, ...]]],
     arch: str | None,
     ordinal: int | None,
 ) -> dict[str, Any]: ...
@@ -275,6 +276,7 @@ def jit(
     softcap: float,
     score: str | None,
     mask: str | None,
+    params: list[tuple[str, bool, tuple[int, ...]]],
     arch: str | None,
     ordinal: int | None,
 ) -> str: ...

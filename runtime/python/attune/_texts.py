@@ -26,6 +26,14 @@ def arrays_of(params: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(params)
 
 
+def shapes_of(params: Mapping[str, Any]) -> list[tuple[str, bool, tuple[int, ...]]]:
+    """Name, whether its numbers are real, and shape of each parameter."""
+    return [
+        (name, _dtype_of(name, array) == "fp32", tuple(int(n) for n in array.shape))
+        for name, array in params.items()
+    ]
+
+
 def text_of(expression: Expression | None, params: Mapping[str, Any]) -> str | None:
     """A text as it is, a function traced."""
     if expression is None or isinstance(expression, str):
@@ -58,11 +66,16 @@ def complete(
 def _declaration(name: str, params: Mapping[str, Any], texts: tuple[str | None, ...]) -> str:
     """What `where` says of an array that these texts look up."""
     array = params[name]
+    dtype = _dtype_of(name, array)
+    lookups = [one for text in texts if text is not None for one in lookups_in(text, name)]
+    counted = counted_by(name, lookups, len(array.shape))
+    return f"{dtype}[{', '.join(one or str(int(n)) for one, n in zip(counted, array.shape))}]"
+
+
+def _dtype_of(name: str, array: Any) -> str:
     if not hasattr(array, "shape"):
         raise TypeError(f"params[{name!r}] is a {type(array).__name__}; it must be an array")
     dtype = _DTYPES.get(str(array.dtype).rpartition(".")[2])
     if dtype is None:
         raise TypeError(f"params[{name!r}] has dtype {array.dtype}; it must be float32 or int32")
-    lookups = [one for text in texts if text is not None for one in lookups_in(text, name)]
-    counted = counted_by(name, lookups, len(array.shape))
-    return f"{dtype}[{', '.join(one or str(int(n)) for one, n in zip(counted, array.shape))}]"
+    return dtype

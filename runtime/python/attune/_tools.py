@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from . import _attune
 from ._arguments import Pair
-from ._texts import Expression, arrays_of, complete
+from ._texts import Expression, arrays_of, complete, shapes_of
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,9 @@ def explain(
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
     sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v)
-    scores = (bool(causal), window_size, softcap, *complete(score, mask, arrays_of(params)))
+    arrays = arrays_of(params)
+    texts = complete(score, mask, arrays)
+    scores = (bool(causal), window_size, softcap, *texts, shapes_of(arrays))
     return Explanation(**_attune.explain(*_problem((q, k, v), dtype, sizes, scores, arch)))
 
 
@@ -275,7 +277,9 @@ def jit(
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
     sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v)
-    scores = (bool(causal), window_size, softcap, *complete(score, mask, arrays_of(params)))
+    arrays = arrays_of(params)
+    texts = complete(score, mask, arrays)
+    scores = (bool(causal), window_size, softcap, *texts, shapes_of(arrays))
     return _attune.jit(*_problem((q, k, v), dtype, sizes, scores, arch))
 
 
@@ -284,8 +288,9 @@ _BF16 = {"bf16": True, "bfloat16": True, "fp16": False, "float16": False}
 _DLPACK_CUDA = (2, 13)  # kDLCUDA and kDLCUDAManaged
 
 _Sizes = tuple[int, int, int, int, int, int, int]
-#: causal, window_size, softcap, score and mask.
-_Scores = tuple[bool, Pair, float, str | None, str | None]
+_Shapes = list[tuple[str, bool, tuple[int, ...]]]
+#: causal, window_size, softcap, score, mask and params.
+_Scores = tuple[bool, Pair, float, str | None, str | None, _Shapes]
 
 
 def _problem(
@@ -294,7 +299,9 @@ def _problem(
     sizes: tuple[int | None, ...],
     scores: _Scores,
     arch: str | None,
-) -> tuple[bool, tuple[int, ...], bool, Pair, float, str | None, str | None, str | None, int | None]:
+) -> tuple[
+    bool, tuple[int, ...], bool, Pair, float, str | None, str | None, _Shapes, str | None, int | None
+]:
     """What _attune takes: bf16, sizes, what happens to scores, arch and the ordinal of the GPU."""
     if all(array is None for array in arrays):
         bf16 = _is_bf16("dtype is", "bf16" if dtype is None else dtype)

@@ -149,6 +149,8 @@ def _traced(value: Any) -> Traced:
         return Traced(repr(plain), _MINUS if plain < 0 else _WORD)
     if hasattr(value, "item"):
         return _traced(value.item())
+    if isinstance(value, Looked):
+        raise TypeError(f"{value.name} is an array; an expression looks it up by indices, as {value.name}[h]")
     raise TypeError(f"{value!r} is no number and no part of an expression")
 
 

@@ -430,10 +430,11 @@ def test_the_same_expression_where_keys_are_appended(which):
         check((out[b], lse[b]), expected)
 
 
-def test_the_last_tokens_are_a_tree():
+@pytest.mark.parametrize("seen", [TREE, TREE.T], ids=["earlier", "later"])
+def test_the_last_tokens_are_a_tree(seen):
     sequences = drawn((4,) * 3, LENGTHS_K)
     k, v, table = in_pages(sequences, 16, 4)
-    tree = np.eye(4, dtype="int32") | TREE
+    tree = np.eye(4, dtype="int32") | seen
     out, lse = attune.attention(
         np.stack([one[0] for one in sequences]),
         k,

@@ -43,7 +43,7 @@ namespace {
 /// Batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v.
 using Sizes = std::array<std::int32_t, 7>;
 
-/// Where arrays are that nobody reads.
+/// An address for arrays that nobody reads.
 alignas(16) char nowhere[16];
 
 /// Of an array that expressions look up: name, whether its elements are real numbers, shape.
@@ -59,7 +59,7 @@ struct Scores {
   std::vector<Looked> params;  ///< none where the texts say what they look up
 };
 
-/// Arrays of a problem's own are as its expressions have them. Throws Error{ATTUNE_INVALID_ARGUMENT}.
+/// Throws Error{ATTUNE_INVALID_ARGUMENT} where arrays are given that are not as the problem's expressions have them.
 void check_params(const Problem& problem, const std::vector<Looked>& params) {
   if (params.empty()) return;
   std::vector<attune_named_array> arrays;

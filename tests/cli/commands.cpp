@@ -13,6 +13,7 @@ namespace {
 
 const bool has_gpu = static_cast<bool>(attune::cli::find_gpu());
 const bool has_nvrtc = static_cast<bool>(attune::cli::find_compiler());
+const bool has_host_compiler = static_cast<bool>(attune::cli::find_host_compiler());
 const std::string quickstart = source_file("specs/quickstart.yaml");
 
 }  // namespace
@@ -92,6 +93,91 @@ TEST_CASE("compile prints resources and leaves cubins, with listings sources and
       CHECK(std::filesystem::file_size(folder.path() / (std::string(kernel["variant"]) + listing)) > 10'000);
     }
   }
+}
+
+TEST_CASE("run executes every kernel, on the GPU or in the emulator") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> settings{"ATTUNE_CACHE_DIR=" + folder.path().string()};
+  const ToolResult result = attune_tool({"run", quickstart}, settings);
+  if (!has_host_compiler && !(has_gpu && has_nvrtc)) {
+    CHECK(result.exit_code == (has_nvrtc ? 0 : 3));
+    return;
+  }
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "registers") == has_nvrtc);
+  CHECK(contains(result.err, "no machine code was made") == !has_nvrtc);
+  CHECK(contains(result.out, "\nemulator\n") == !(has_gpu && has_nvrtc));
+  CHECK(contains(result.out, "agrees"));
+  CHECK_FALSE(contains(result.out, "Not run"));
+  if (!has_gpu) CHECK(attune_tool({"run", quickstart, "--device", "gpu"}).exit_code == 3);
+}
+
+TEST_CASE("run --device none leaves the kernels unchecked and says so") {
+  const ToolResult result = attune_tool({"run", quickstart, "--device", "none"});
+  CHECK(result.exit_code == (has_nvrtc ? 0 : 3));
+  if (!has_nvrtc) return;
+  CHECK(contains(result.out, "CPU reference against an independent formula: agrees"));
+  CHECK(contains(result.out, "Not run: the kernels themselves"));
+}
+
+TEST_CASE("run refuses kernels that it cannot launch before it compiles any") {
+  const ToolResult result = attune_tool({"run", source_file("specs/combine.yaml")});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, "template combine is none of prefill, decode and the backward pass"));
+  CHECK(result.out.empty());
+}
+
+TEST_CASE("run without GPU and host compiler says what it lacks") {
+  const ToolResult result = attune_tool({"run", quickstart, "--device", "emulator"}, {"CXX=/nowhere/c++"});
+  CHECK(result.exit_code == 3);
+  CHECK(contains(has_nvrtc ? result.out : result.err, "CXX names /nowhere/c++"));
+}
+
+TEST_CASE("run in the emulator gives one verdict a kernel, and its bank conflicts where asked") {
+  if (!has_host_compiler) return;
+  const TemporaryFolder folder;
+  const std::string setting = "ATTUNE_CACHE_DIR=" + folder.path().string();
+  const std::string spec = folder.file(
+      "two.yaml", "template: prefill_sm80\nhead_dim: 64\nB_r: 64\nB_c: 64\nwarps: 4\nswizzle: [true, false]\n");
+  const std::vector<std::string> arguments{"run",       spec, "--device", "emulator", "--seqlen-q", "70",
+                                           "--heads-q", "1",  "--seed",   "5",        "--json",     "--bank-conflicts"};
+  const ToolResult result = attune_tool(arguments, {setting});
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  const json report = json::parse(result.out);
+  CHECK(report["device"] == "emulator");
+  REQUIRE(report["checks"].size() == 2);
+  for (const json& check : report["checks"]) {
+    CHECK(check["ok"] == true);
+    CHECK(check["problems"] == 1);
+  }
+  REQUIRE(report["bank_conflicts"].size() == 2);
+  for (const json& kernel : report["bank_conflicts"]) {
+    const bool swizzled = !contains(kernel["variant"], "noswizzle");
+    CAPTURE(kernel["variant"]);
+    CHECK(kernel["lines"].empty() == swizzled);
+    for (const json& line : kernel["lines"]) {
+      CHECK(line["wavefronts"] > line["ideal"]);
+      CHECK_FALSE(line["source"].get<std::string>().empty());
+    }
+  }
+  const json cached = json::parse(attune_tool({"cache", "list", "--json"}, {setting}).out);
+  CHECK(cached["entries"].size() == 2);
+  for (const json& entry : cached["entries"]) CHECK(entry["arch"] == "emulator");
+}
+
+TEST_CASE("run holds a kernel of the backward pass to the reference on the problem whose sizes are given") {
+  if (!has_host_compiler) return;
+  const TemporaryFolder folder;
+  const std::string spec =
+      folder.file("backward.yaml", "template: backward_sm80\nhead_dim: 64\nB_r: 32\nB_c: 128\nwarps: 4\n");
+  const ToolResult result = attune_tool({"run", spec, "--device", "emulator", "--json", "--heads-q", "4", "--heads-kv",
+                                         "2", "--seqlen-q", "90", "--seqlen-k", "150"});
+  CHECK_MESSAGE(result.exit_code == 0, result.err);
+  const json checks = json::parse(result.out)["checks"];
+  REQUIRE(checks.size() == 1);
+  CHECK(checks[0]["ok"] == true);
+  CHECK(checks[0]["error_over_tolerance"] > 0.01);
+  CHECK(checks[0]["problems"] == 1);
 }
 
 TEST_CASE("list gives one row for each embedded kernel") {

@@ -204,8 +204,8 @@ def explain(
         softcap: A cap on scores, before the expression.
         score: What a score becomes, a text or a function.
         mask: Which keys a query sees, likewise.
-        params: Arrays that they look up, of which dtype and shape are read. None where texts say what
-            those are: score="s + slope[h] where slope: fp32[head]".
+        params: All arrays that they look up, of which dtype and shape are read. None where texts say
+            what those are: score="s + slope[h] where slope: fp32[head]".
         dtype: "fp16" or "bf16" (the default), or the dtype of a framework.
         batch: Sequences; 1 by default.
         seqlen_q: Queries of each sequence; 1024 by default.

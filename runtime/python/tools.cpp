@@ -47,7 +47,7 @@ using Sizes = std::array<std::int32_t, 7>;
 alignas(16) char nowhere[16];
 
 /// Of an array that expressions look up: name, whether its elements are real numbers, shape.
-using Looked = std::tuple<std::string, bool, std::vector<std::int64_t>>;
+using ParamShape = std::tuple<std::string, bool, std::vector<std::int64_t>>;
 
 /// What a call does to its scores, as it is told.
 struct Scores {
@@ -56,11 +56,11 @@ struct Scores {
   nb::handle softcap;
   nb::handle score;  ///< texts, or None
   nb::handle mask;
-  std::vector<Looked> params;  ///< none where the texts say what they look up
+  std::vector<ParamShape> params;  ///< none where the texts say what they look up
 };
 
 /// Throws Error{ATTUNE_INVALID_ARGUMENT} where arrays are given that are not as the problem's expressions have them.
-void check_params(const Problem& problem, const std::vector<Looked>& params) {
+void check_params(const Problem& problem, const std::vector<ParamShape>& params) {
   if (params.empty()) return;
   std::vector<attune_named_array> arrays;
   for (const auto& [name, is_real, shape] : params) {
@@ -228,7 +228,7 @@ Target explained_target(const std::optional<std::string>& name, std::optional<in
 }
 
 nb::dict explain_problem(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, nb::handle softcap,
-                         nb::handle score, nb::handle mask, const std::vector<Looked>& params,
+                         nb::handle score, nb::handle mask, const std::vector<ParamShape>& params,
                          const std::optional<std::string>& arch, std::optional<int> ordinal) {
   const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask, params});
   const Target target = explained_target(arch, ordinal);
@@ -288,7 +288,7 @@ std::string make_ready(const Problem& problem, const std::optional<std::string>&
 }
 
 std::string jit(bool bf16, const Sizes& sizes, bool causal, nb::handle window_size, nb::handle softcap,
-                nb::handle score, nb::handle mask, const std::vector<Looked>& params,
+                nb::handle score, nb::handle mask, const std::vector<ParamShape>& params,
                 const std::optional<std::string>& arch, std::optional<int> ordinal) {
   const Problem problem = problem_of(bf16, sizes, {causal, window_size, softcap, score, mask, params});
   try {

@@ -226,9 +226,7 @@ def explain(
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
     sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v)
-    arrays = arrays_of(params)
-    texts = complete(score, mask, arrays)
-    scores = (bool(causal), window_size, softcap, *texts, shapes_of(arrays))
+    scores = _scores(causal, window_size, softcap, score, mask, params)
     return Explanation(**_attune.explain(*_problem((q, k, v), dtype, sizes, scores, arch)))
 
 
@@ -277,9 +275,7 @@ def jit(
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
     sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v)
-    arrays = arrays_of(params)
-    texts = complete(score, mask, arrays)
-    scores = (bool(causal), window_size, softcap, *texts, shapes_of(arrays))
+    scores = _scores(causal, window_size, softcap, score, mask, params)
     return _attune.jit(*_problem((q, k, v), dtype, sizes, scores, arch))
 
 
@@ -291,6 +287,19 @@ _Sizes = tuple[int, int, int, int, int, int, int]
 _Shapes = list[tuple[str, bool, tuple[int, ...]]]
 #: causal, window_size, softcap, score, mask and params.
 _Scores = tuple[bool, Pair, float, str | None, str | None, _Shapes]
+
+
+def _scores(
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    score: Expression | None,
+    mask: Expression | None,
+    params: Mapping[str, Any] | None,
+) -> _Scores:
+    """What a call does to its scores: its expressions as texts, of its arrays what those are."""
+    arrays = arrays_of(params)
+    return (bool(causal), window_size, softcap, *complete(score, mask, arrays), shapes_of(arrays))
 
 
 def _problem(

@@ -353,6 +353,17 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
   wgmma_commit();
 }
 
+// The same where all weights may be 0: then O is as it was, and what the product would take is left to others.
+template <int steps>
+__device__ __forceinline__ void multiply_weights(float (&O)[O_columns / 8][4], const u32 (&P)[steps][4], VTile v,
+                                                 bool add, bool no_weight) {
+  if (add && no_weight) {
+    wgmma_commit();  // a group without products, as waits count groups
+  } else {
+    multiply_PV(O, P, v, add);
+  }
+}
+
 // O and LSE of this warpgroup's rows, O under way.
 __device__ __forceinline__ void store(const Params& params, const Output& output, const Tile& tile, u32 warpgroup,
                                       const float (&O)[O_columns / 8][4], const Softmax& softmax) {
@@ -535,7 +546,11 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       settle(O);
       multiply_QK(S, Q, shared.q, shared.k, static_cast<int>(warpgroup) * rows);
       shared.v.wait();
-      multiply_PV(O, P, shared.v.tile(), accumulate);  // of the block before
+      if constexpr (Expressions::tilts) {
+        multiply_weights(O, P, shared.v.tile(), accumulate, softmax.adds_nothing);
+      } else {
+        multiply_PV(O, P, shared.v.tile(), accumulate);  // of the block before
+      }
       turns.pass();
       if constexpr (variant::mask) j = told_block();
       wgmma_wait<1>();

@@ -233,7 +233,8 @@ void Block::settle(Warp& warp) {
       break;
     case Collective::named_barrier_wait:
     case Collective::named_barrier_announce:
-      come_to_named_barrier(warp, collective == Collective::named_barrier_wait);
+    case Collective::named_barrier_any:
+      come_to_named_barrier(warp, collective);
       break;
     case Collective::wgmma:
     case Collective::take_registers:
@@ -258,7 +259,7 @@ void Block::tick() {
 bool Block::is_barrier(Collective collective) {
   return collective == Collective::block_barrier || collective == Collective::cluster_barrier ||
          collective == Collective::warp_barrier || collective == Collective::named_barrier_wait ||
-         collective == Collective::named_barrier_announce;
+         collective == Collective::named_barrier_announce || collective == Collective::named_barrier_any;
 }
 
 /// Every lane must have come to the same instruction: these are ".aligned", and lanes that have ended are only allowed
@@ -349,7 +350,8 @@ std::string Block::waiting_text(const Thread& thread) {
                          barrier.phase, barrier.address, barrier.missing_arrivals, barrier.arrivals,
                          barrier.missing_bytes);
     }
-    case Collective::named_barrier_wait: {
+    case Collective::named_barrier_wait:
+    case Collective::named_barrier_any: {
       const NamedBarriers::Barrier& barrier = named_barriers_.at(thread.operand);
       return fmt::format("{} for barrier {}, to which {} of {} threads have come", where, thread.operand,
                          barrier.arrived, barrier.threads);

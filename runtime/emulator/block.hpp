@@ -90,6 +90,7 @@ class Block final : public Machine {
   void wait_boxes() override;
   void fence_for_copies() override;
   void named_barrier(unsigned id, unsigned threads, bool wait, int line) override;
+  bool named_barrier_any(unsigned id, unsigned threads, bool predicate, int line) override;
   void take_registers(unsigned registers, int line) override;
   void give_registers(unsigned registers, int line) override;
   void wgmma(const Wgmma& operands, int line) override;
@@ -120,6 +121,7 @@ class Block final : public Machine {
     await_word,
     named_barrier_wait,
     named_barrier_announce,
+    named_barrier_any,
     wgmma_fence,
     wgmma_commit,
     wgmma_wait,
@@ -259,7 +261,7 @@ class Block final : public Machine {
   void issue(const BulkCopy& copy, Mbarrier& barrier, const Epoch& epoch);
   void land(const BulkCopy& copy);
   void require_nothing_left() const;
-  void come_to_named_barrier(Warp& warp, bool wait);
+  void come_to_named_barrier(Warp& warp, Collective collective);
   void come_to_warpgroup(Warp& warp);
   void perform(unsigned group, Collective collective);
   void multiply(unsigned group);

@@ -83,7 +83,17 @@ void Block::named_barrier(unsigned id, unsigned threads, bool wait, int line) {
   wait_at(wait ? Collective::named_barrier_wait : Collective::named_barrier_announce, line);
 }
 
-void Block::come_to_named_barrier(Warp& warp, bool wait) {
+bool Block::named_barrier_any(unsigned id, unsigned threads, bool predicate, int line) {
+  unsigned answer = predicate ? 1 : 0;
+  current_->operand = id;
+  current_->threads = threads;
+  current_->words = &answer;
+  wait_at(Collective::named_barrier_any, line);
+  return answer != 0;
+}
+
+void Block::come_to_named_barrier(Warp& warp, Collective collective) {
+  const bool votes = collective == Collective::named_barrier_any;
   const std::vector<Thread*> lanes = live_lanes(warp);
   const Thread& first = *lanes.front();
   for (const Thread* thread : lanes) {
@@ -92,14 +102,16 @@ void Block::come_to_named_barrier(Warp& warp, bool wait) {
          fmt::format("comes to barrier {} of {} threads, and lane {} of its warp to {} of {}", thread->operand,
                      thread->threads, first.index % warp_size, first.operand, first.threads));
   }
-  require(first, first.line,
-          named_barriers_.arrive(first.operand, first.threads, static_cast<unsigned>(threads_.size()), first.line));
+  require(
+      first, first.line,
+      named_barriers_.arrive(first.operand, first.threads, static_cast<unsigned>(threads_.size()), votes, first.line));
   NamedBarriers::Barrier& barrier = named_barriers_.at(first.operand);
   for (Thread* thread : lanes) {
     barrier.joint.join(thread->clock);
+    if (votes) barrier.any |= thread->words[0] != 0;
     advance(*thread);
   }
-  if (wait) {
+  if (collective != Collective::named_barrier_announce) {
     warp.parked = Parked::named_barrier;
     barrier.waiting.push_back(warp.first / warp_size);
   } else {
@@ -109,6 +121,7 @@ void Block::come_to_named_barrier(Warp& warp, bool wait) {
   for (const unsigned index : barrier.waiting) {
     for (Thread* thread : live_lanes(warps_[index])) {
       thread->clock.join(barrier.joint);
+      if (votes) thread->words[0] = barrier.any ? 1 : 0;
       advance(*thread);
     }
     wake(warps_[index]);

@@ -117,6 +117,8 @@ const char* Block::name_of(Collective collective) {
       return "named_barrier_wait";
     case Collective::named_barrier_announce:
       return "named_barrier_announce";
+    case Collective::named_barrier_any:
+      return "named_barrier_any";
     case Collective::wgmma_fence:
       return "wgmma_fence";
     case Collective::wgmma_commit:

@@ -6,7 +6,8 @@
 
 namespace attune::emulator {
 
-std::optional<std::string> NamedBarriers::arrive(unsigned id, unsigned threads, unsigned block_threads, int line) {
+std::optional<std::string> NamedBarriers::arrive(unsigned id, unsigned threads, unsigned block_threads, bool votes,
+                                                 int line) {
   if (id == 0 || id >= barriers_.size()) {
     return fmt::format("there is no named barrier {}; they are 1 to {}", id, barriers_.size() - 1);
   }
@@ -19,7 +20,13 @@ std::optional<std::string> NamedBarriers::arrive(unsigned id, unsigned threads, 
     return fmt::format("named barrier {} is of {} threads here and of {} in line {}", id, threads, barrier.threads,
                        barrier.line);
   }
+  if (barrier.threads != 0 && barrier.votes != votes) {
+    return fmt::format("named barrier {} is a vote {}, and none {}", id,
+                       votes ? "here" : fmt::format("in line {}", barrier.line),
+                       votes ? fmt::format("in line {}", barrier.line) : "here");
+  }
   if (barrier.threads == 0) {
+    barrier.votes = votes;
     barrier.threads = threads;
     barrier.line = line;
   }

@@ -12,8 +12,11 @@
 #include "blocks/scores.cuh"
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
+#include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 #include "types.h"
+
+[[maybe_unused]] constexpr u32 first_vote = 8;  // barriers of the warpgroups' votes
 
 template <int bound, int rows_per_vote>
 struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
@@ -26,6 +29,7 @@ struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
   float unsound[2];         // NaN where what a row's keys have added is not finite, else 0
   Expressions::Row row[2];  // what is looked up for each
   bool weightless;          // the block before had no weight but 0, in all rows of the warp
+  bool adds_nothing;        // nor in those of the warpgroup
 
   // The tile's rows, of which this warp's 16 begin with `first_row`.
   __device__ __forceinline__ void begin_rows(const Expressions& expressions, const ScoreRows& rows, int first_row,
@@ -154,6 +158,7 @@ __device__ __forceinline__ void update_tilted(Softmax& softmax, float (&S)[colum
     }
   }
   softmax.weightless = !weighs;
+  softmax.adds_nothing = !named_barrier_any(first_vote + warp_index() / 4, warpgroup_size, weighs);
   settle(S);
   between(half);
   if (computes) {

@@ -11,6 +11,15 @@ __device__ __forceinline__ void named_barrier_wait(u32 id, u32 threads) {
 __device__ __forceinline__ void named_barrier_announce(u32 id, u32 threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// As named_barrier_wait: whether the predicate holds in any of those threads, the same answer in all.
+__device__ __forceinline__ bool named_barrier_any(u32 id, u32 threads, bool predicate) {
+  u32 any;
+  asm volatile("{.reg .pred p, q; setp.ne.u32 p, %3, 0; barrier.cta.red.or.pred q, %1, %2, p; selp.u32 %0, 1, 0, q;}"
+               : "=r"(any)
+               : "r"(id), "r"(threads), "r"(static_cast<u32>(predicate))
+               : "memory");
+  return any != 0;
+}
 // Up, or down, to that many of each thread, once the block has them: a multiple of 8 from 24 to 256. All warps call it.
 template <u32 registers>
 __device__ __forceinline__ void take_registers() {

@@ -233,6 +233,16 @@ TEST_CASE("a named barrier shows those who wait what all who came did before, an
   check_fault_always("named_announcer_learns_nothing", {"@unknown", "shared address"});
 }
 
+TEST_CASE("a vote at a named barrier has one answer for all who came, who know what all did before") {
+  const std::vector<float> one = check_clean("named_vote_of_one_thread");
+  const std::vector<float> nobody = check_clean("named_vote_of_nobody");
+  for (int i = 0; i < 64; ++i) {
+    CHECK(one[i] == static_cast<float>(i % 32 + 1));
+    CHECK(nobody[i] == 0.0f);
+  }
+  check_fault_always("named_vote_among_waits", {"named barrier 5 is a vote", "and none"});
+}
+
 TEST_CASE("a named barrier has a number from 1 to 15 and one count of threads, in whole warps") {
   check_fault_always("named_counts_differ", {"named barrier 3 is of"});
   check_fault("named_number_zero", {"@zero barrier", "no named barrier 0"});

@@ -259,6 +259,7 @@ TEST_CASE("what is not modelled in clusters is refused") {
   refused("stores_a_box", "@store box", "a bulk copy");
   refused("waits_at_a_named_barrier", "@named", "named_barrier_wait");
   refused("announces_at_a_named_barrier", "@announced", "named_barrier_announce");
+  refused("votes_at_a_named_barrier", "@votes", "named_barrier_any");
   refused("takes_registers", "@take", "take_registers");
   refused("gives_registers", "@give", "give_registers");
   refused("multiplies", "@wgmma", "wgmma");

@@ -26,6 +26,7 @@ class ExpressedExperiment : public PlanExperiment {
         is_telling_(family_of(variant).operation == Operation::mask_blocks) {
     const Problem& problem = image_.problem();
     serve(problem, attention);
+    if (variant.mask == 0 && !is_telling_) return;
     serve(blocks_);
     if (!tells) return;
     const Variant told =
@@ -82,7 +83,10 @@ std::vector<std::unique_ptr<Experiment>> expressed_experiments(const Variant& va
                    .heads_kv = 1,
                    .seqlen_q = seqlen_q,
                    .seqlen_k = seqlen_k,
-                   .head_dim = variant.head_dim};
+                   .head_dim = variant.head_dim,
+                   .causal = variant.causal != 0,
+                   .window_left = variant.window != 0 ? variant.B_r + 20 : -1,
+                   .window_right = variant.window != 0 ? 0 : -1};
     if (variant.score != 0) one.texts.score = expression::text_of_number(variant.score);
     if (variant.mask != 0) one.texts.mask = expression::text_of_number(variant.mask);
     ExpressedImage image(one, 29);

@@ -138,6 +138,9 @@ std::vector<Subject> subjects() {
   add("looked_up", [&](Variant& v) { small(v), v.causal = 0, v.mask = documents; });
   add_sm90("sm90_masked", [&](Variant& v) { v.head_dim = 64, v.B_c = 64, v.score = bias, v.mask = holes; });
   add_sm90("sm90_looked_up", [&](Variant& v) { v.head_dim = 64, v.B_c = 64, v.mask = documents; });
+  // A slope so steep that the warps of a warpgroup differ in whether a block has any weight.
+  const int slope = number("s + k - p", Use::score);
+  add_sm90("sm90_tilted", [&](Variant& v) { v.head_dim = 64, v.B_c = 64, v.window = 1, v.score = slope; });
   add("mask_blocks", [&](Variant& v) {
     v = std::ranges::find(families(), Operation::mask_blocks, &Family::operation)->defaults;
     v.mask = documents;

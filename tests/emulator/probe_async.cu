@@ -92,6 +92,9 @@ enum Which {
   named_number_zero,
   named_part_of_a_warp,
   named_differs_in_a_warp,
+  named_vote_of_one_thread,
+  named_vote_of_nobody,
+  named_vote_among_waits,
   named_lacks_a_warp,
   named_left_half_full,
   registers_change_hands,
@@ -354,6 +357,16 @@ inline void named(const ProbeParams& p) {
   if (p.which == named_number_zero) named_barrier_wait(0, 64);                           // @zero barrier
   if (p.which == named_part_of_a_warp) named_barrier_wait(1, 48);                        // @part
   if (p.which == named_differs_in_a_warp) named_barrier_wait(1 + lane_index() % 2, 64);  // @differs
+  if (p.which == named_vote_of_one_thread || p.which == named_vote_of_nobody) {
+    if (warp == 0) store_shared(own, chunk_of(lane_index()));
+    const bool any = named_barrier_any(4, 64, p.which == named_vote_of_one_thread && thread_index() == 37);
+    store_global(p.out + thread_index(), any ? value_at(own) + 1.0f : 0.0f);
+    return;
+  }
+  if (p.which == named_vote_among_waits) {
+    if (warp == 0) named_barrier_wait(5, 64);  // @waits
+    named_barrier_any(5, 64, true);            // @votes
+  }
   if (p.which == named_left_half_full) {
     if (warp == 1) named_barrier_announce(2, 64);  // @left
     return;

@@ -44,6 +44,7 @@ enum Which {
   stores_a_box,
   waits_at_a_named_barrier,
   announces_at_a_named_barrier,
+  votes_at_a_named_barrier,
   takes_registers,
   gives_registers,
   multiplies,
@@ -230,6 +231,7 @@ inline void not_modelled(const ProbeParams& p) {
   if (p.which == stores_a_box && thread_index() == 0) store_box(map, address, 0, 0, 0, 0);                 // @store box
   if (p.which == waits_at_a_named_barrier) named_barrier_wait(1, 64);                                      // @named
   if (p.which == announces_at_a_named_barrier) named_barrier_announce(1, 64);                              // @announced
+  if (p.which == votes_at_a_named_barrier) named_barrier_any(1, 64, true);                                 // @votes
   if (p.which == takes_registers) take_registers<240>();                                                   // @take
   if (p.which == gives_registers) give_registers<24>();                                                    // @give
   if (p.which == multiplies) wgmma<Dtype::bf16, false, no_step, no_step, 0, 1>(D, u64{0}, u64{0}, false);  // @wgmma

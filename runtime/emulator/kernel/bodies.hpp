@@ -244,6 +244,9 @@ inline void fence_for_copies() { machine().fence_for_copies(); }
 inline void named_barrier_wait(unsigned id, unsigned threads, int line) {
   machine().named_barrier(id, threads, true, line);
 }
+inline bool named_barrier_any(unsigned id, unsigned threads, bool predicate, int line) {
+  return machine().named_barrier_any(id, threads, predicate, line);
+}
 inline void named_barrier_announce(unsigned id, unsigned threads, int line) {
   machine().named_barrier(id, threads, false, line);
 }

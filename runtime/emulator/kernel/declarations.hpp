@@ -163,6 +163,7 @@ inline void fence_for_copies();
 
 // ptx/warpgroup.cuh
 inline void named_barrier_wait(unsigned id, unsigned threads, int line = __builtin_LINE());
+inline bool named_barrier_any(unsigned id, unsigned threads, bool predicate, int line = __builtin_LINE());
 inline void named_barrier_announce(unsigned id, unsigned threads, int line = __builtin_LINE());
 template <unsigned registers>
 void take_registers(int line = __builtin_LINE());

@@ -78,9 +78,9 @@ std::string parts_text(const DecodeProblem& problem, const DecodePlan& launch) {
                        : problem.splits == 0 && !problem.one_length() ? ", which has too few keys for more"
                                                                       : "");
   }
-  return fmt::format(
-      "{} of the whole batch's keys, equally long whatever the sequences' lengths, which are known on the GPU alone",
-      counted(launch.parts, "part"));
+  return fmt::format("{} of the whole batch's keys, equally long {}", counted(launch.parts, "part"),
+                     problem.one_length() ? "so that the GPU is full to the end"
+                                          : "whatever the sequences' lengths, which are known on the GPU alone");
 }
 
 /// What a GPU holds, which automatic parts are to fill.

@@ -526,6 +526,62 @@ TEST_CASE("heads that share lines of L2 are kept in step by short parts where L2
   CHECK(splits(80, 19695) == 4);
 }
 
+TEST_CASE(
+    "of pages below 128 tokens parts in step are longer, in eight rounds at least, as they take longer to begin") {
+  DecodeProblem problem = typical;
+  problem.equal_lengths = true;
+  problem.head_dim = 40;
+  problem.batch = 11;
+  problem.heads_q = problem.heads_kv = 16;
+  const auto splits = [&](int page_size, int seqlen_k) {
+    problem.page_size = page_size;
+    problem.max_seqlen_k = seqlen_k;
+    problem.table_width = seqlen_k / page_size;
+    return plan(choose_own(problem, h200).variant, problem, h200).splits;
+  };
+  CHECK(splits(128, 128 * 300) == 144);  // 64 rounds
+  CHECK(splits(16, 128 * 300) == 38);
+  CHECK(splits(64, 128 * 300) == 38);
+  CHECK(splits(16, 128 * 70) == 18);  // eight rounds of 396 blocks
+}
+
+TEST_CASE("pages of one token are read by several parts of each sequence where one block would wait for each step") {
+  DecodeProblem problem = typical;
+  problem.equal_lengths = true;
+  problem.page_size = 1;
+  const auto splits = [&](int batch, int heads_kv, int head_dim, int seqlen_k) {
+    problem.batch = batch;
+    problem.heads_q = problem.heads_kv = heads_kv;
+    problem.head_dim = head_dim;
+    problem.max_seqlen_k = problem.table_width = seqlen_k;
+    return plan_of(problem).splits;
+  };
+  CHECK(splits(27, 4, 72, 752) == 2);
+  CHECK(splits(4, 20, 120, 818) == 3);
+}
+
+TEST_CASE("blocks whose warps have rows fill the GPU to the end, by two parts of each sequence or parts of the batch") {
+  DecodeProblem problem = typical;
+  problem.equal_lengths = true;
+  problem.table_width = 1;
+  problem.heads_kv = 1;
+  problem.heads_q = 71;
+  const auto planned = [&](int batch, int head_dim, int seqlen_k) {
+    problem.batch = batch;
+    problem.head_dim = head_dim;
+    problem.max_seqlen_k = problem.page_size = seqlen_k;
+    const Variant own = choose_own(problem, h200).variant;
+    REQUIRE(own.split_rows == 1);
+    return plan(own, problem, h200);
+  };
+  CHECK(planned(184, 80, 5632).splits == 2);  // three blocks on each multiprocessor
+  const DecodePlan alone = planned(168, 240, 595);
+  CHECK(alone.splits == 0);
+  CHECK(alone.parts == 132);
+  CHECK(planned(255, 240, 595).splits == 1);            // two rounds that are nearly full
+  CHECK(planned(168, 240, 2'000'000'000).splits == 4);  // of more keys than kernels could count
+}
+
 TEST_CASE("parts are merged by a warp for each row where they are few or rows are many") {
   DecodeProblem problem = typical;
   const auto by_warps = [&](int batch, int heads_q, int parts) {

@@ -63,9 +63,12 @@ bool reads_alone(const Variant& variant) {
 /// Multiprocessors on which blocks that have enough under way read as fast as the whole GPU would: seven tenths.
 long long enough_blocks(const Device& device) { return ceil_div(device.multiprocessors * 7LL, 10); }
 
-/// Whether a block alone on its multiprocessor has as much under way as that takes.
+/// Whether a block alone on its multiprocessor has as much under way as that takes: not where each key may lie in a
+/// page of its own. Measured on an H200 with pages of one token, 80 and 108 sequences of heads: two and three parts of
+/// each take 12 to 13% less.
 bool reads_apace(const Variant& variant, const DecodeProblem& problem) {
   constexpr long long enough_bytes = 24LL << 10;
+  if (variant.paged != 0 && variant.page_multiple == 1) return false;
   return key_bytes(problem) * variant.B_c * std::max(1, variant.stages - 1) >= enough_bytes;
 }
 
@@ -169,21 +172,40 @@ bool shares_lines(const DecodeProblem& problem) {
 /// before the neighbour has read them. 0 where all keys are hardly more than L2 holds, or parts would not fill the GPU.
 /// Measured on an H200 with 16 to 420 sequences of heads, head_dim 32 to 96, 6,000 and 40,000 keys: 5 to 55% faster
 /// than as many parts as run at once. Shorter rows drift sooner; where not all sequences run at once, longer parts are
-/// as good.
+/// as good. Blocks that look up pages take longer to begin: of pages below 128 tokens parts of 1,000 keys, in eight
+/// rounds at least, take 0 to 9% less than parts of 256 to 512.
 long long splits_in_step(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
   constexpr int short_row = 64;
   constexpr long long most_rounds = 64;
   constexpr long long keys_each_row = 50;
+  constexpr int large_page = 128;
+  constexpr long long keys_in_pages = 1000;
+  constexpr long long enough_rounds = 8;
   const long long blocks = blocks_at_once(variant, device);
   const long long keys = problem.longest_keys();
   if (!shares_lines(problem) || keys < 3 * device.l2_bytes / (2 * key_bytes(problem) * rows)) return 0;
   const long long in_step = problem.head_dim > short_row ? 512 : rows <= blocks ? 256 : 400;
-  const long long splits =
-      std::min(keys / std::max(in_step, keys_each_row * problem.rows()), most_rounds * blocks / rows);
+  long long splits = std::min(keys / std::max(in_step, keys_each_row * problem.rows()), most_rounds * blocks / rows);
+  if (problem.paged() && problem.page_size < large_page) {
+    splits = std::min(splits, std::max(keys / keys_in_pages, enough_rounds * blocks / rows));
+  }
   return rows * splits >= blocks ? splits : 0;
 }
 
-/// For sequences of one length.
+/// Whether kernels can count the blocks of all keys of the batch one after the other, which they do in 32 bits.
+bool is_countable(const Variant& variant, const DecodeProblem& problem) {
+  return problem.batch * ceil_div(problem.max_seqlen_k, variant.B_c) <= std::numeric_limits<int>::max();
+}
+
+/// The same where a block's warps have rows of their own: what they take for a step limits, not memory, so that
+/// multiprocessors are to have as much to do: two parts of each sequence or more where they run at once, else, 0, as
+/// many of the whole batch as do. Measured on
+/// an H200 with 71 heads for one of keys: 184 sequences of 5,632 keys 148 us in two parts each, 166 by parts of the
+/// batch, 212 whole; where a multiprocessor has one block 150 of 1,200 keys 118, 101 and 136, 168 of 595 keys 85, 79
+/// and 86.
+long long parts_alike(long long rows, long long blocks) { return rows <= blocks / 2 ? blocks / rows : 0; }
+
+/// For sequences of one length; 0: parts of the whole batch.
 int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   constexpr long long most = 256;
   constexpr long long apart_keys = 16'000;  // blocks that begin together and are alone are in step for so long
@@ -196,7 +218,10 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
     return static_cast<int>(std::min(most, splits));
   }
   if (alone || fills(rows, blocks, true, device)) return 1;
-  if (rows > device.multiprocessors) return static_cast<int>(best_in_rounds(variant, problem, rows, blocks));
+  if (rows > device.multiprocessors) {
+    const bool alike = variant.split_rows != 0 && is_countable(variant, problem);
+    return static_cast<int>(alike ? parts_alike(rows, blocks) : best_in_rounds(variant, problem, rows, blocks));
+  }
   const long long parted = device.multiprocessors / rows * rows;
   const bool in_step = shares_lines(problem) && keep_up(parted, variant, problem, device);
   return static_cast<int>(
@@ -270,11 +295,6 @@ DecodePlan with_merges(DecodePlan plan, const DecodeProblem& problem, const Devi
                        .y = static_cast<unsigned>(problem.heads_kv),
                        .z = static_cast<unsigned>(problem.rows())};
   return plan;
-}
-
-/// Whether kernels can count the blocks of all keys of the batch one after the other, which they do in 32 bits.
-bool is_countable(const Variant& variant, const DecodeProblem& problem) {
-  return problem.batch * ceil_div(problem.max_seqlen_k, variant.B_c) <= std::numeric_limits<int>::max();
 }
 
 /// With so many parts of each sequence.

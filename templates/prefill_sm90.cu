@@ -353,7 +353,7 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
   wgmma_commit();
 }
 
-// The same where all weights may be 0: then O is as it was, and what the product would take is left to others.
+// The same where all weights of the warpgroup may be 0: then O is as it was, and the product is left out.
 template <int steps>
 __device__ __forceinline__ void multiply_weights(float (&O)[O_columns / 8][4], const u32 (&P)[steps][4], VTile v,
                                                  bool add, bool no_weight) {
@@ -547,7 +547,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       multiply_QK(S, Q, shared.q, shared.k, static_cast<int>(warpgroup) * rows);
       shared.v.wait();
       if constexpr (Expressions::tilts) {
-        multiply_weights(O, P, shared.v.tile(), accumulate, softmax.adds_nothing);
+        multiply_weights(O, P, shared.v.tile(), accumulate, adds_nothing(softmax));
       } else {
         multiply_PV(O, P, shared.v.tile(), accumulate);  // of the block before
       }

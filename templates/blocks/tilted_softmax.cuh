@@ -118,8 +118,9 @@ __device__ __forceinline__ float largest_tilted(const Softmax& softmax, float (&
 
 // As update() of other softmaxes. Where a slope is steep most blocks are so far from a row that its weights there are 0
 // in fp32. Blocks come from the diagonal on, so that behind one without weights another is expected: whether it has
-// some is known before its exponentials, which are computed or not, and elsewhere behind them. The bits are the same. S
-// is left as it is where no weight was computed: zeros in it would take ptxas's registers for products under way.
+// some is known before its exponentials, which are computed or not, and elsewhere behind them. The bits are the same,
+// but for a V that is no number, which a weight of 0 may bring into O or not. S is left as it is where no weight was
+// computed: zeros in it would take ptxas's registers for products under way.
 template <Dtype dtype, class Softmax, int columns, class Between>
 __device__ __forceinline__ void update_tilted(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                               const Between& between) {

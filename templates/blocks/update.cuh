@@ -66,3 +66,13 @@ __device__ __forceinline__ bool had_no_weight(const Softmax& softmax) {
     return false;
   }
 }
+
+// The same of all four warps of the warpgroup: the product of that block's weights would add nothing to O.
+template <class Softmax>
+__device__ __forceinline__ bool adds_nothing(const Softmax& softmax) {
+  if constexpr (Expressions::tilts) {
+    return softmax.adds_nothing;
+  } else {
+    return false;
+  }
+}

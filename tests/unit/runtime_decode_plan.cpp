@@ -558,6 +558,10 @@ TEST_CASE("pages of one token are read by several parts of each sequence where o
   };
   CHECK(splits(27, 4, 72, 752) == 2);
   CHECK(splits(4, 20, 120, 818) == 3);
+  // What leaves multiprocessors idle does so in such pages, too.
+  CHECK(splits(9, 8, 128, 91'504) == 11);
+  problem.splits = 1;
+  CHECK(leaves_idle(plan_of(problem), problem, h200));
 }
 
 TEST_CASE("blocks whose warps have rows fill the GPU to the end, by two parts of each sequence or parts of the batch") {
@@ -578,7 +582,10 @@ TEST_CASE("blocks whose warps have rows fill the GPU to the end, by two parts of
   const DecodePlan alone = planned(168, 240, 595);
   CHECK(alone.splits == 0);
   CHECK(alone.parts == 132);
-  CHECK(planned(255, 240, 595).splits == 1);            // two rounds that are nearly full
+  CHECK(planned(255, 240, 595).splits == 1);    // two rounds that are nearly full
+  CHECK(planned(168, 240, 500).splits == 1);    // a merge for less than a step
+  CHECK(planned(220, 80, 16'000).splits == 4);  // of which two parts do not run at once
+  CHECK(planned(184, 128, 16'000).splits == 4);
   CHECK(planned(168, 240, 2'000'000'000).splits == 4);  // of more keys than kernels could count
 }
 

@@ -86,6 +86,7 @@ class Machine {
   virtual void fence_for_copies() = 0;
   /// A thread that does not wait only announces itself.
   virtual void named_barrier(unsigned id, unsigned threads, bool wait, int line) = 0;
+  /// Waits, too; whether any of those who came has said so.
   virtual bool named_barrier_any(unsigned id, unsigned threads, bool predicate, int line) = 0;
   virtual void take_registers(unsigned registers, int line) = 0;
   virtual void give_registers(unsigned registers, int line) = 0;

@@ -63,13 +63,17 @@ bool reads_alone(const Variant& variant) {
 /// Multiprocessors on which blocks that have enough under way read as fast as the whole GPU would: seven tenths.
 long long enough_blocks(const Device& device) { return ceil_div(device.multiprocessors * 7LL, 10); }
 
-/// Whether a block alone on its multiprocessor has as much under way as that takes: not where each key may lie in a
-/// page of its own. Measured on an H200 with pages of one token, 80 and 108 sequences of heads: two and three parts of
-/// each take 12 to 13% less.
+/// Whether a block alone on its multiprocessor has as much under way as that takes.
 bool reads_apace(const Variant& variant, const DecodeProblem& problem) {
   constexpr long long enough_bytes = 24LL << 10;
-  if (variant.paged != 0 && variant.page_multiple == 1) return false;
   return key_bytes(problem) * variant.B_c * std::max(1, variant.stages - 1) >= enough_bytes;
+}
+
+/// Whether keys lie one by one, so that a block alone waits for each step. Measured on an H200 with pages of one token,
+/// 80 and 108 sequences of heads of some 800 keys: two and three parts of each take 12 to 13% less.
+bool finds_each_key(const Variant& variant, const DecodeProblem& problem) {
+  constexpr int few_tokens = 16;
+  return variant.paged != 0 && problem.page_size < few_tokens;
 }
 
 /// Whether blocks that have a multiprocessor each read as fast as more would. Measured on an H200 with 96 and 112
@@ -197,13 +201,22 @@ bool is_countable(const Variant& variant, const DecodeProblem& problem) {
   return problem.batch * ceil_div(problem.max_seqlen_k, variant.B_c) <= std::numeric_limits<int>::max();
 }
 
-/// The same where a block's warps have rows of their own: what they take for a step limits, not memory, so that
-/// multiprocessors are to have as much to do: two parts of each sequence or more where they run at once, else, 0, as
-/// many of the whole batch as do. Measured on
-/// an H200 with 71 heads for one of keys: 184 sequences of 5,632 keys 148 us in two parts each, 166 by parts of the
-/// batch, 212 whole; where a multiprocessor has one block 150 of 1,200 keys 118, 101 and 136, 168 of 595 keys 85, 79
-/// and 86.
-long long parts_alike(long long rows, long long blocks) { return rows <= blocks / 2 ? blocks / rows : 0; }
+/// Of more sequences than multiprocessors, by blocks whose warps have rows of their own: what these take for a step
+/// limits, not memory, so that multiprocessors are to have as many steps to do. Two parts of each sequence where they
+/// run at once; 0, parts of the whole batch, where not even whole sequences do and each part has some steps. Measured
+/// on an H200 with 71 heads for one of keys: 184 sequences of 5,632 keys (head_dim 80) 148 us in two parts each, 166 by
+/// parts of the batch, 212 whole; where a multiprocessor has one block 150 of 1,200 keys (200) 118, 101 and 136, 168 of
+/// 595 keys (240) 85, 79 and 86.
+long long parts_alike(const Variant& variant, const DecodeProblem& problem, long long tiles, long long blocks) {
+  constexpr long long enough_steps = 8;
+  const long long rows = tiles * problem.batch;
+  if (problem.longest_keys() >= enough_steps * variant.B_c) {
+    if (2 * rows <= blocks) return blocks / rows;
+    const bool fills_it = blocks / tiles * tiles * 8 >= blocks * 7;
+    if (rows > blocks && fills_it && is_countable(variant, problem)) return 0;
+  }
+  return best_in_rounds(variant, problem, rows, blocks);
+}
 
 /// For sequences of one length; 0: parts of the whole batch.
 int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
@@ -211,19 +224,22 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
   constexpr long long apart_keys = 16'000;  // blocks that begin together and are alone are in step for so long
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = std::max(1LL, tiles * problem.batch);
-  const bool alone = keep_up(rows, variant, problem, device);
+  const bool apart = !finds_each_key(variant, problem);
+  const bool alone = apart && keep_up(rows, variant, problem, device);
   if (alone && problem.longest_keys() < apart_keys) return 1;
-  if (reads_apace(variant, problem) && done_before_merging(rows, problem.longest_keys(), problem, device)) return 1;
+  if (apart && reads_apace(variant, problem) && done_before_merging(rows, problem.longest_keys(), problem, device)) {
+    return 1;
+  }
   if (const long long splits = splits_in_step(variant, problem, device, rows)) {
     return static_cast<int>(std::min(most, splits));
   }
   if (alone || fills(rows, blocks, true, device)) return 1;
   if (rows > device.multiprocessors) {
-    const bool alike = variant.split_rows != 0 && is_countable(variant, problem);
-    return static_cast<int>(alike ? parts_alike(rows, blocks) : best_in_rounds(variant, problem, rows, blocks));
+    return static_cast<int>(variant.split_rows != 0 ? parts_alike(variant, problem, tiles, blocks)
+                                                    : best_in_rounds(variant, problem, rows, blocks));
   }
   const long long parted = device.multiprocessors / rows * rows;
-  const bool in_step = shares_lines(problem) && keep_up(parted, variant, problem, device);
+  const bool in_step = apart && shares_lines(problem) && keep_up(parted, variant, problem, device);
   return static_cast<int>(
       std::min(most, best_splits(variant, problem, rows, in_step ? device.multiprocessors : blocks)));
 }

@@ -564,13 +564,33 @@ TEST_CASE("pages of one token are read by several parts of each sequence where o
   CHECK(leaves_idle(plan_of(problem), problem, h200));
 }
 
-TEST_CASE("blocks whose warps have rows fill the GPU to the end, by two parts of each sequence or parts of the batch") {
+TEST_CASE("of more sequences than multiprocessors, of few keys, there are parts where some have two and others three") {
+  DecodeProblem problem = typical;
+  problem.equal_lengths = true;
+  problem.table_width = 1;
+  const auto splits = [&](int batch, int heads_kv, int head_dim, int seqlen_k) {
+    problem.batch = batch;
+    problem.heads_q = problem.heads_kv = heads_kv;
+    problem.head_dim = head_dim;
+    problem.max_seqlen_k = problem.page_size = seqlen_k;
+    return plan_of(problem).splits;
+  };
+  CHECK(splits(17, 16, 72, 876) == 4);
+  CHECK(splits(9, 32, 128, 793) == 4);
+  CHECK(splits(14, 32, 72, 636) == 1);
+  CHECK(splits(19, 16, 48, 656) == 3);  // which are in step
+  CHECK(splits(19, 16, 64, 656) == 1);
+  CHECK(splits(14, 16, 48, 656) == 1);  // two at most, which read as fast alone
+  CHECK(splits(19, 16, 48, 510) == 1);
+}
+
+TEST_CASE("blocks whose warps have rows leave multiprocessors as many steps, by parts of sequences or of the batch") {
   DecodeProblem problem = typical;
   problem.equal_lengths = true;
   problem.table_width = 1;
   problem.heads_kv = 1;
-  problem.heads_q = 71;
   const auto planned = [&](int batch, int head_dim, int seqlen_k) {
+    problem.heads_q = 71 * problem.heads_kv;
     problem.batch = batch;
     problem.head_dim = head_dim;
     problem.max_seqlen_k = problem.page_size = seqlen_k;
@@ -578,15 +598,18 @@ TEST_CASE("blocks whose warps have rows fill the GPU to the end, by two parts of
     REQUIRE(own.split_rows == 1);
     return plan(own, problem, h200);
   };
-  CHECK(planned(184, 80, 5632).splits == 2);  // three blocks on each multiprocessor
+  CHECK(planned(184, 80, 5632).splits == 2);   // three blocks side by side
+  CHECK(planned(184, 128, 5632).splits == 4);  // two
+  CHECK(planned(250, 64, 1500).splits == 1);
+  CHECK(planned(255, 240, 595).splits == 1);  // two rounds that are nearly full
+  CHECK(planned(168, 240, 440).splits == 1);  // too few steps
   const DecodePlan alone = planned(168, 240, 595);
   CHECK(alone.splits == 0);
   CHECK(alone.parts == 132);
-  CHECK(planned(255, 240, 595).splits == 1);    // two rounds that are nearly full
-  CHECK(planned(168, 240, 500).splits == 1);    // a merge for less than a step
-  CHECK(planned(220, 80, 16'000).splits == 4);  // of which two parts do not run at once
-  CHECK(planned(184, 128, 16'000).splits == 4);
-  CHECK(planned(168, 240, 2'000'000'000).splits == 4);  // of more keys than kernels could count
+  CHECK(planned(300, 128, 2000).parts == 264);
+  CHECK(planned(168, 240, 2'000'000'000).splits == 3);  // of more keys than kernels could count
+  problem.heads_kv = 67;  // of whose tiles parts of the batch would leave half of the GPU idle
+  CHECK(planned(2, 256, 2500).splits == 4);
 }
 
 TEST_CASE("parts are merged by a warp for each row where they are few or rows are many") {

@@ -540,9 +540,11 @@ TEST_CASE(
     return plan(choose_own(problem, h200).variant, problem, h200).splits;
   };
   CHECK(splits(128, 128 * 300) == 144);  // 64 rounds
-  CHECK(splits(16, 128 * 300) == 38);
-  CHECK(splits(64, 128 * 300) == 38);
+  CHECK(splits(16, 128 * 300) == 39);
+  CHECK(splits(64, 128 * 300) == 39);
   CHECK(splits(16, 128 * 70) == 18);  // eight rounds of 396 blocks
+  problem.batch = 200;
+  CHECK(splits(16, 1984) == 2);
 }
 
 TEST_CASE("pages of one token are read by several parts of each sequence where one block would wait for each step") {
@@ -557,6 +559,7 @@ TEST_CASE("pages of one token are read by several parts of each sequence where o
     return plan_of(problem).splits;
   };
   CHECK(splits(27, 4, 72, 752) == 2);
+  CHECK(splits(29, 4, 72, 752) == 2);
   CHECK(splits(4, 20, 120, 818) == 3);
   // What leaves multiprocessors idle does so in such pages, too.
   CHECK(splits(9, 8, 128, 91'504) == 11);
@@ -564,7 +567,7 @@ TEST_CASE("pages of one token are read by several parts of each sequence where o
   CHECK(leaves_idle(plan_of(problem), problem, h200));
 }
 
-TEST_CASE("of more sequences than multiprocessors, of few keys, there are parts where some have two and others three") {
+TEST_CASE("many sequences of few keys fall into parts, which are counted by the keys that windows leave") {
   DecodeProblem problem = typical;
   problem.equal_lengths = true;
   problem.table_width = 1;
@@ -582,6 +585,9 @@ TEST_CASE("of more sequences than multiprocessors, of few keys, there are parts 
   CHECK(splits(19, 16, 64, 656) == 1);
   CHECK(splits(14, 16, 48, 656) == 1);  // two at most, which read as fast alone
   CHECK(splits(19, 16, 48, 510) == 1);
+  CHECK(splits(76, 8, 64, 2040) == 4);
+  problem.window_left = 256;
+  CHECK(splits(76, 8, 64, 2040) == 1);
 }
 
 TEST_CASE("blocks whose warps have rows leave multiprocessors as many steps, by parts of sequences or of the batch") {
@@ -603,6 +609,9 @@ TEST_CASE("blocks whose warps have rows leave multiprocessors as many steps, by 
   CHECK(planned(250, 64, 1500).splits == 1);
   CHECK(planned(255, 240, 595).splits == 1);  // two rounds that are nearly full
   CHECK(planned(168, 240, 440).splits == 1);  // too few steps
+  problem.window_left = 256;
+  CHECK(planned(300, 128, 5000).splits == 1);
+  problem.window_left = -1;
   const DecodePlan alone = planned(168, 240, 595);
   CHECK(alone.splits == 0);
   CHECK(alone.parts == 132);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "generator/check.hpp"
 #include "runtime/base/division.hpp"

@@ -23,6 +23,12 @@ long long most_splits(const Variant& variant, const DecodeProblem& problem) {
 /// Of K and of V.
 long long key_bytes(const DecodeProblem& problem) { return 2LL * bytes_of(problem.dtype) * problem.head_dim; }
 
+/// Keys of a sequence that its queries see.
+long long seen_keys(const DecodeProblem& problem) {
+  const long long keys = problem.longest_keys();
+  return problem.window_left < 0 ? keys : std::min<long long>(keys, 0LL + problem.window_left + problem.seqlen_q);
+}
+
 /// Whether a block for each sequence keeps the GPU busy to seven eighths, in rounds or, where blocks may be alone on a
 /// multiprocessor, with one on each: then more parts gain nothing, and are to be combined.
 bool fills(long long rows, long long blocks, bool alone, const Device& device) {
@@ -46,11 +52,13 @@ bool reads_apace(const Variant& variant, const DecodeProblem& problem) {
   return key_bytes(problem) * variant.B_c * std::max(1, variant.stages - 1) >= enough_bytes;
 }
 
-/// Whether keys lie one by one, so that a block alone waits for each step. Measured on an H200 with pages of one token,
-/// 80 and 108 sequences of heads of some 800 keys: two and three parts of each take 12 to 13% less.
-bool finds_each_key(const Variant& variant, const DecodeProblem& problem) {
+/// Whether a block alone waits for each step, as pages have few keys. Measured on an H200 with pages of one token, 80
+/// and 108 sequences of heads of some 800 keys: three and two parts of each take 12 to 14% less. Of long sequences it
+/// is not known.
+bool waits_for_pages(const DecodeProblem& problem) {
   constexpr int few_tokens = 16;
-  return variant.paged != 0 && problem.page_size < few_tokens;
+  constexpr int many_keys = 2048;
+  return problem.paged() && problem.page_size < few_tokens && problem.longest_keys() < many_keys;
 }
 
 /// Whether blocks that have a multiprocessor each read as fast as more would. Measured on an H200 with 96 and 112
@@ -143,10 +151,10 @@ bool has_short_rows(const DecodeProblem& problem) {
 
 /// Of sequences that are more than multiprocessors: whole ones, or so many that few rounds end together, where each
 /// part has some steps; where multiprocessors have two sequences and more, also of fewer keys, and still fewer where
-/// heads share lines, which parts keep in step. What parts leave of a row is written and read, as much as two keys: 4%
-/// at most. Measured on an H200 with 136 to 420 sequences of heads, head_dim 64 to 256: four parts are the fastest or
-/// within 4% of that, whole ones take 0 to 27% longer; and with 128 to 704 of 300 to 2,300 keys, head_dim 32 to 192:
-/// from 264 sequences and 700 keys on (520 where short rows share lines) whole ones take 4% longer in the mean.
+/// short rows share lines, as parts keep heads in step. What parts leave of a row is written and read, as much as two
+/// keys: 4% at most. Measured on an H200 with 136 to 420 sequences of heads, head_dim 64 to 256: four parts are the
+/// fastest or within 4% of that, whole ones take 0 to 27% longer; and with 264 to 704 of 530 to 2,300 keys, head_dim 32
+/// to 192: whole ones take 8% longer in the mean.
 long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
   constexpr long long few_rounds = 4;
   constexpr long long parts = 4;
@@ -154,12 +162,15 @@ long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, c
   constexpr long long keys_each_row = 50;
   constexpr long long enough_keys = 700;
   constexpr long long enough_short_keys = 520;
-  const long long keys = problem.longest_keys();
-  const long long fewest = rows < 2LL * device.multiprocessors ? parts * enough_steps * variant.B_c
-                           : has_short_rows(problem)           ? enough_short_keys
-                                                               : enough_keys;
+  const long long keys = seen_keys(problem);
+  long long fewest = parts * enough_steps * variant.B_c;
+  long long most = parts;
+  if (rows >= 2LL * device.multiprocessors) {
+    if (has_short_rows(problem) && keys < std::min(fewest, enough_keys)) most = parts - 1;
+    fewest = std::min(fewest, has_short_rows(problem) ? enough_short_keys : enough_keys);
+  }
   if (rows > few_rounds * blocks_at_once(variant, device) || keys < fewest) return 1;
-  return std::clamp(keys / (keys_each_row * problem.rows()), 1LL, keys < enough_keys ? parts - 1 : parts);
+  return std::clamp(keys / (keys_each_row * problem.rows()), 1LL, most);
 }
 
 /// Splits that keep heads in step which share lines: blocks that walk through many keys drift apart, and lines leave L2
@@ -181,15 +192,16 @@ long long splits_in_step(const Variant& variant, const DecodeProblem& problem, c
   const long long in_step = problem.head_dim > short_row ? 512 : rows <= blocks ? 256 : 400;
   long long splits = std::min(keys / std::max(in_step, keys_each_row * problem.rows()), most_rounds * blocks / rows);
   if (problem.paged() && problem.page_size < large_page) {
-    splits = std::min(splits, std::max(keys / keys_in_pages, enough_rounds * blocks / rows));
+    splits = std::min(splits, std::max(ceil_div(keys, keys_in_pages), enough_rounds * blocks / rows));
   }
   return rows * splits >= blocks ? splits : 0;
 }
 
+constexpr double steps_to_begin = 4;  // of a block with a sequence, its Q and its first keys
+
 /// The time of the multiprocessor that has most of so many blocks, as steps of a block: those that it has side by side
 /// share it, one that is left alone has seven tenths of its speed.
 double busiest(const Variant& variant, const Device& device, long long blocks, double steps_each) {
-  constexpr double steps_to_begin = 4;
   constexpr double speed_alone = 0.7;
   const long long side_by_side = blocks_per_multiprocessor(variant, device);
   const long long most = ceil_div(blocks, device.multiprocessors);
@@ -197,22 +209,25 @@ double busiest(const Variant& variant, const Device& device, long long blocks, d
   return (static_cast<double>(most) + (leaves_one ? 1 / speed_alone - 1 : 0)) * (steps_each + steps_to_begin);
 }
 
-/// Of more sequences than multiprocessors, by blocks whose warps have rows of their own: what these take for a step
-/// limits, not memory, so that multiprocessors are to have as many steps to do. Whole sequences, up to four parts of
-/// each or, 0, parts of the whole batch. Measured on an H200 with 71 heads for one of keys, in us: 184 sequences of
-/// 5,632 keys 212 whole, 148 in two parts each, 166 by parts of the batch (head_dim 80), and 236, 253, 244, in four
-/// parts 207 (128); 300 of 2,000 keys 183, 159, 132 (128); 150 of 1,200 keys 135, 121, 100 (200); 168 of 595 keys 85,
-/// 83, 78 (240); 250 of 1,500 keys 54, 70, 53 (64).
+/// Whether a block has more warps with rows of their own than a multiprocessor has quarters: then what they take for a
+/// step limits, not memory.
+bool is_limited_by_steps(const Variant& variant) { return variant.split_rows != 0 && variant.warps > 4; }
+
+/// Of more sequences than multiprocessors, by such blocks: multiprocessors are to have as many steps to do. Whole
+/// sequences or, where it spares a tenth, up to four parts of each or, 0, parts of the whole batch. Measured on an H200
+/// with 71 heads for one of keys, in us: 184 sequences of 5,632 keys 212 whole, 148 in two parts each, 166 by parts of
+/// the batch (head_dim 80), and 236, 253, 244, in four parts 207 (128); 300 of 2,000 keys 183, 159, 132 (128); 150 of
+/// 1,200 keys 135, 121, 100 (200); 168 of 595 keys 85, 83, 78 (240); 250 of 1,500 keys 54, 70, 53 (64).
 long long parts_alike(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   constexpr long long enough_steps = 8;
   constexpr long long most_parts = 4;
   constexpr double steps_to_merge = 2;
   constexpr double steps_to_find_parts = 2;
   const long long rows = tiles * problem.batch;
-  const long long steps = ceil_div(problem.longest_keys(), variant.B_c);
+  const long long steps = ceil_div(seen_keys(problem), variant.B_c);
   if (steps < enough_steps) return 1;
   long long best = 1;
-  double least = busiest(variant, device, rows, static_cast<double>(steps));
+  double least = 0.9 * busiest(variant, device, rows, static_cast<double>(steps));
   const auto consider = [&](long long splits, long long blocks, double steps_each, double more) {
     const double time = busiest(variant, device, blocks, steps_each) + steps_to_merge + more;
     if (time >= least) return;
@@ -224,7 +239,9 @@ long long parts_alike(const Variant& variant, const DecodeProblem& problem, cons
   }
   if (!is_countable(variant, problem)) return best;
   const long long blocks = parts_of_batch(variant, problem, device, tiles) * tiles;
-  consider(0, blocks, static_cast<double>(rows * steps) / static_cast<double>(blocks), steps_to_find_parts);
+  const double sequences_each = static_cast<double>(rows) / static_cast<double>(blocks);
+  const double begins_more = steps_to_begin * std::max(0.0, sequences_each - 1);
+  consider(0, blocks, static_cast<double>(steps) * sequences_each + begins_more, steps_to_find_parts);
   return best;
 }
 
@@ -247,22 +264,23 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
   constexpr long long apart_keys = 16'000;  // blocks that begin together and are alone are in step for so long
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = std::max(1LL, tiles * problem.batch);
-  const bool apart = !finds_each_key(variant, problem);
-  const bool alone = apart && keep_up(rows, variant, problem, device);
+  const bool may_be_alone = !waits_for_pages(problem);
+  const bool alone = may_be_alone && keep_up(rows, variant, problem, device);
   if (alone && problem.longest_keys() < apart_keys) return 1;
-  if (apart && reads_apace(variant, problem) && done_before_merging(rows, problem.longest_keys(), problem, device)) {
+  if (may_be_alone && reads_apace(variant, problem) &&
+      done_before_merging(rows, problem.longest_keys(), problem, device)) {
     return 1;
   }
   if (const long long splits = splits_in_step(variant, problem, device, rows)) {
     return static_cast<int>(std::min(most, splits));
   }
-  if (alone || fills(rows, blocks, true, device)) return 1;
+  if (alone || fills(rows, blocks, may_be_alone, device)) return 1;
   if (rows > device.multiprocessors) {
-    return static_cast<int>(variant.split_rows != 0 ? parts_alike(variant, problem, device, tiles)
-                                                    : best_in_rounds(variant, problem, device, rows));
+    return static_cast<int>(is_limited_by_steps(variant) ? parts_alike(variant, problem, device, tiles)
+                                                         : best_in_rounds(variant, problem, device, rows));
   }
   const long long parted = device.multiprocessors / rows * rows;
-  const bool in_step = apart && shares_lines(problem) && keep_up(parted, variant, problem, device);
+  const bool in_step = may_be_alone && shares_lines(problem) && keep_up(parted, variant, problem, device);
   return static_cast<int>(
       std::min(most, best_splits(variant, problem, rows, in_step ? device.multiprocessors : blocks)));
 }

@@ -8,6 +8,7 @@
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/machine.hpp"
+#include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
@@ -82,7 +83,7 @@ Command compile_command(CLI::App& root) {
   app->add_option("--out", options->out, "Folder for <variant>.<arch>.cubin; made if need be")->option_text("DIR");
   app->add_flag("--listings", options->listings, "Also <variant>.cu, <variant>.<arch>.ptx and .sass")->needs("--out");
   app->add_option("--jobs", options->jobs, "Compilations at a time [default: one for each core]")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->option_text("N");
   app->add_flag("--json", options->json, "Print the table as JSON");
   app->footer(

@@ -15,6 +15,7 @@
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/mask_blocks.hpp"
+#include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problems.hpp"
 
@@ -92,11 +93,11 @@ Command explain_command(CLI::App& root) {
       app->add_option("--total-q", options->total_q,
                       "Queries of a ragged batch, whose sequences have up to --seqlen-q each, and --seqlen-k keys")
           ->type_name("INT")
-          ->check(CLI::NonNegativeNumber)
+          ->check(non_negative_number())
           ->excludes("--decode");
   app->add_option("--total-k", options->total_k, "Its keys, where they are in no pages [default: the most]")
       ->type_name("INT")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->needs(total_q);
   CLI::Option* const backward =
       app->add_flag("--backward", options->backward, "Explain the gradients of such a problem, which has no pages")

@@ -16,6 +16,16 @@ bool reads(const std::string& text, Number& number) {
   return error == std::errc() && stop == end;
 }
 
+CLI::Validator whole_number_from(int least, const std::string& word) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        int number = 0;
+        if (reads(text, number) && number >= least) return std::string();
+        return fmt::format("'{}' is no whole number from {} on", text, least);
+      },
+      word);
+}
+
 }  // namespace
 
 CLI::Option* add_seed_option(CLI::App& app, std::uint64_t& seed, const std::string& description) {
@@ -40,5 +50,8 @@ std::string range_problem(const std::string& text, double least, double most) {
   if (reads(text, number) && number >= least && number <= most) return "";
   return fmt::format("'{}' is no number from {} to {}", text, least, most);
 }
+
+CLI::Validator positive_number() { return whole_number_from(1, "POSITIVE"); }
+CLI::Validator non_negative_number() { return whole_number_from(0, "NONNEGATIVE"); }
 
 }  // namespace attune::cli

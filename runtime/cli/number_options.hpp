@@ -16,4 +16,8 @@ std::string positive_problem(const std::string& text);
 /// The same for one from `least` to `most`.
 std::string range_problem(const std::string& text, double least, double most);
 
+/// Checks of whole numbers from 1 on, and from 0 on. The parser's own name the largest double as the upper end.
+CLI::Validator positive_number();
+CLI::Validator non_negative_number();
+
 }  // namespace attune::cli

@@ -17,6 +17,7 @@
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/kernel_table.hpp"
 #include "runtime/cli/machine.hpp"
+#include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
@@ -142,7 +143,7 @@ Command pack_command(CLI::App& root) {
       ->check(one_of({"nvcc", "nvrtc"}))
       ->option_text("NAME");
   app->add_option("--jobs", options->jobs, "Compilations at a time [default: one for each core]")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->option_text("N");
   app->add_flag("--json", options->json, "Print what the bundle holds as JSON");
   app->footer(

@@ -7,6 +7,7 @@
 
 #include "generator/variant.hpp"
 #include "runtime/cli/failure.hpp"
+#include "runtime/cli/number_options.hpp"
 #include "runtime/cli/problem_options.hpp"
 #include "runtime/lab/lengths.hpp"
 #include "runtime/operations/decode/problem_fields.hpp"
@@ -98,7 +99,7 @@ void DecodeOptions::add(CLI::App& app) {
     if (field.doc != nullptr) add_field_option(app, group, field, named);
   });
   for (const char* const name : {"--splits", "--seqlen-new", "--rotary"}) app.get_option(name)->needs(only);
-  app.get_option("--page-size")->check(CLI::PositiveNumber);
+  app.get_option("--page-size")->check(positive_number());
   app.add_flag("--lengths-on-device", lengths_on_device,
                "Sequences have up to --seqlen-k keys, how many is known on the GPU alone")
       ->group(group)

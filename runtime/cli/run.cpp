@@ -293,7 +293,7 @@ Command run_command(CLI::App& root) {
   add_seed_option(*app, options->seed,
                   "Of the random inputs, and of the schedule in the emulator: the same seed replays it");
   app->add_option("--jobs", options->jobs, "Compilations, or emulated blocks, at a time [default: one for each core]")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->option_text("N");
   app->add_flag("--bank-conflicts", options->bank_conflicts,
                 "List the lines with bank conflicts in shared memory (emulator only)");

@@ -386,12 +386,12 @@ void add_race_options(CLI::App& app, TuneOptions& options) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--spill-limit", rules.spill_limit, "Bytes that a candidate may spill")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->capture_default_str()
       ->group(group);
   add_seed_option(app, rules.race.seed, "Of the inputs and of the order of launches")->group(group);
   app.add_option("--jobs", rules.jobs, "Compilations at a time [default: one for each core, but for one a GPU]")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->option_text("N")
       ->group(group);
   app.add_option("--devices", options.devices, "GPUs of this machine, all of one kind: all, or as 0,1")

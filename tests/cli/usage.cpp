@@ -42,6 +42,20 @@ TEST_CASE("bad usage is exit 2 and says what is wrong") {
   }
 }
 
+TEST_CASE("a number that is none or too small is named with the least that is taken, not with the largest double") {
+  const auto says = [](const std::vector<std::string>& arguments, const std::string& problem) {
+    const ToolResult result = attune_tool(arguments);
+    CHECK(result.exit_code == 2);
+    CHECK_MESSAGE(contains(result.err, problem), result.err);
+  };
+  says({"explain", "--decode", "--page-size", "0"}, "--page-size: '0' is no whole number from 1 on");
+  says({"explain", "--decode", "--page-size", "16x"}, "--page-size: '16x' is no whole number from 1 on");
+  says({"explain", "--total-q", "-1"}, "--total-q: '-1' is no whole number from 0 on");
+  for (const std::string command : {"run", "compile", "pack"}) {
+    says({command, source_file("specs/quickstart.yaml"), "--jobs", "0"}, "--jobs: '0' is no whole number from 1 on");
+  }
+}
+
 TEST_CASE("a bad spec is exit 2, all problems with file and line, nothing written") {
   const TemporaryFolder folder;
   const std::string spec = folder.file("bad.yaml", "template: prefill_sm80\nhead_dmi: 64\ndtype: bf61\n");

@@ -1,0 +1,44 @@
+// What the tests of decode's plans share: a problem, the kernels that ship, and a plan by these.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "generator/collect.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/operations/decode/plan.hpp"
+
+namespace attune::testing {
+
+inline const Device h200 = emulator::device();
+
+inline const DecodeProblem typical{.batch = 4,
+                                   .heads_q = 32,
+                                   .heads_kv = 8,
+                                   .head_dim = 128,
+                                   .max_seqlen_k = 4096,
+                                   .page_size = 16,
+                                   .pages = 2000,
+                                   .table_width = 256,
+                                   .window_right = 0};
+
+inline std::vector<Variant> shipped(Operation operation) {
+  const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
+  const Result<Collection> collected = collect(std::vector{specs / "prefill_sm80.yaml", specs / "prefill_sm90.yaml",
+                                                           specs / "decode.yaml", specs / "combine.yaml"});
+  REQUIRE(collected.ok());
+  std::vector<Variant> variants;
+  for (const Wanted& one : collected.value.wanted) {
+    if (family_of(one.variant).operation == operation) variants.push_back(one.variant);
+  }
+  return variants;
+}
+
+inline DecodePlan plan_of(const DecodeProblem& problem, const Device& device = h200) {
+  return plan(choose(shipped(Operation::decode), problem, device).value(), problem, device);
+}
+
+}  // namespace attune::testing

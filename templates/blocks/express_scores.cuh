@@ -72,7 +72,10 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
         }
         if constexpr (variant::mask) {
           // Chosen and not branched on, so that compilers have no branch for each of the block's scores.
-          s = masks & !expressions.sees(place, row[h], own_key) ? minus_infinity() : s;
+          bool hidden = !expressions.sees(place, row[h], own_key);
+          // Asked where it is not known: else blocks that have no mask would have instructions for it, too.
+          if constexpr (variant::score && !Expressions::tilts) hidden &= masks;
+          s = hidden ? minus_infinity() : s;
         }
       }
     }

@@ -60,9 +60,8 @@ std::optional<Variant> choose(std::span<const Variant> candidates, const Problem
 
 Variant own_variant(int family, const Ask& ask, const Device& device) {
   const Variant own = default_variant(family, ask.need, device.shared_per_block, ask.preference.B_r);
-  if (!ask.preference.cluster || own.split_rows == 0) return own;
-  Variant in_cluster = own;
-  in_cluster.cluster = 1;
+  if (!ask.preference.cluster) return own;
+  const Variant in_cluster = default_variant(family, ask.need, device.shared_per_block, ask.preference.B_r, true);
   return check(in_cluster).empty() && refusals(in_cluster, ask.need, device).empty() ? in_cluster : own;
 }
 

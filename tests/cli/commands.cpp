@@ -263,7 +263,9 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
   CHECK(contains(asked.out, "3 parts of each sequence, as asked for"));
   CHECK(contains(asked.out, "merged by "));
   CHECK_FALSE(contains(explained({"--splits", "1"}).out, "merged by "));
-  const ToolResult ragged = explained({"--page-size", "64", "--lengths-on-device"});
+  const ToolResult ragged =
+      attune_tool({"explain", "--decode", "--arch", "sm_90", "--heads-q", "32", "--heads-kv", "8", "--batch", "2",
+                   "--seqlen-k", "8192", "--page-size", "64", "--lengths-on-device"});
   CHECK(contains(ragged.out, "page64"));
   CHECK(contains(ragged.out, "of the whole batch's keys, equally long whatever the sequences' lengths, which are"));
   CHECK(contains(attune_tool({"explain", "--decode", "--arch", "sm_90", "--lengths-on-device"}).out,

@@ -45,7 +45,15 @@ api::Decode call_of(int splits) {
           .softmax_scale = 0.5F};
 }
 
-/// The same with new keys.
+/// The same with more keys than clusters are preferred for.
+api::Decode long_call(int splits) {
+  api::Decode call = call_of(splits);
+  call.shape.max_seqlen_k = 6000;
+  call.shape.table_width = 24;
+  return call;
+}
+
+/// As call_of with new keys.
 api::Decode append_call(int splits) {
   api::Decode call = call_of(splits);
   call.shape.seqlen_new = 5;
@@ -183,6 +191,8 @@ TEST_CASE("packed keys are served by the kernels of ragged batches, which are to
   // Nobody says that they have equal lengths.
   call.seqlens_k = nullptr;
   call.shape.splits = 0;
+  call.shape.max_seqlen_k = call.shape.page_size = 6000;
+  call.shape.total_k = 7000;
   Bench::fake().launches = 0;
   registry.run(call.args(), nullptr);
   CHECK(Bench::fake().last_launch.decode_params.seqlens_k == nullptr);
@@ -198,7 +208,7 @@ TEST_CASE("the keys of one sequence fall into splits though the device alone kno
     registry.run(call.args(), nullptr);
     return Bench::fake().last_launch.decode_params;
   };
-  api::Decode call = call_of(0);
+  api::Decode call = long_call(0);
   CHECK(params_of(call).splits == 0);
   call.shape.batch = 1;
   CHECK(params_of(call).splits > 1);
@@ -383,7 +393,7 @@ TEST_CASE("a workspace that is too small is refused before anything is launched"
   const Bench bench;
   Registry registry(bench.options());
   for (const int splits : {0, 4}) {
-    attune_decode_args args = call_of(splits).args();
+    attune_decode_args args = long_call(splits).args();
     const std::size_t bytes = registry.workspace_bytes(args);
     CHECK(bytes > 0);
     args.workspace_bytes = bytes - 1;
@@ -391,7 +401,7 @@ TEST_CASE("a workspace that is too small is refused before anything is launched"
     args.workspace = nullptr;
     CHECK(status_of([&] { registry.run(args, nullptr); }) == ATTUNE_INVALID_ARGUMENT);
     CHECK(Bench::fake().launches == 0);
-    args = call_of(splits).args();
+    args = long_call(splits).args();
     args.workspace_bytes = bytes;
     registry.run(args, nullptr);
     CHECK(Bench::fake().launches == 2);

@@ -110,6 +110,22 @@ TEST_CASE("a row of few heads does not answer for so many that its kernel would 
   CHECK(TunedRows(table, device).number(asked) == 2);
 }
 
+TEST_CASE("a row with steps of many keys does not answer for sequences of fewer than two") {
+  Variant wide = decode_variant(128);
+  wide.B_c = 256;
+  wide.warps = 8;
+  wide.stages = 1;
+  TunedTable table{.gpu = h200, .rows = {}};
+  table.put({decode(8, 1024), result_of(wide)});
+  const TunedRows rows(table, device);
+  CHECK(rows.match(decode(8, 512)).applies);
+  CHECK_FALSE(rows.match(decode(8, 511)).applies);
+  CHECK(rows.match(decode(8, 511))
+            .reason.ends_with(": its variant is refused: B_c: 511 keys are less than two steps of 256"));
+  table.put({decode(8, 500), result_of(wide)});  // but where so few were tuned for
+  CHECK(TunedRows(table, device).match(decode(8, 511)).applies);
+}
+
 TEST_CASE("a row of clusters does not answer for sequences that leave no room for them and are no full round") {
   DecodeProblem few = decode(8, 32768);
   few.equal_lengths = true;
@@ -132,6 +148,13 @@ TEST_CASE("a row of clusters does not answer for sequences that leave no room fo
   CHECK(rows.match(more).applies);
   more.batch = 9;  // 72 sequences are no cluster each, and leave 60 multiprocessors idle
   CHECK_FALSE(rows.match(more).applies);
+  more.batch = 12;  // 96 leave 36
+  more.max_seqlen_k = 15'999;
+  CHECK(rows.match(more).applies);
+  more.max_seqlen_k = 32768;
+  CHECK_FALSE(rows.match(more).applies);
+  more.batch = 13;
+  CHECK(rows.match(more).applies);
   more.batch = 17;
   more.splits = 2;  // which the caller says
   CHECK(rows.match(more).row == std::nullopt);

@@ -138,7 +138,7 @@ std::vector<Arch> target_archs(const Variant& variant) {
   return archs;
 }
 
-Variant default_variant(int family, const Need& need, int shared_per_block, int B_r, bool in_clusters) {
+Variant default_variant(int family, const Need& need, int shared_per_block, int B_r) {
   Variant variant = families()[static_cast<std::size_t>(family)].defaults;
   for (const Field& field : fields()) {
     const bool is_asked = field.wanted != nullptr && field.relation != Relation::any_or_equal;
@@ -147,7 +147,6 @@ Variant default_variant(int family, const Need& need, int shared_per_block, int 
     // Sizes between those of kernels are rounded up with the tile.
     variant.*field.member = field.relation == Relation::at_least ? std::clamp(wanted, 0, field.maximum) : wanted;
   }
-  variant.cluster = in_clusters ? 1 : 0;
   checks_of(variant).set_default_tile(variant, shared_per_block, B_r);
   return variant;
 }

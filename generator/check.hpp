@@ -47,8 +47,7 @@ constexpr int long_sequence_B_r = 192;
 /// What a family has for a need that nobody tuned: its default tile for these head dimensions (1 to 256, rounded up to
 /// some that it has), made smaller to fit `shared_per_block` bytes where the family has smaller tiles; of several tiles
 /// the one whose rows are nearest to `B_r`. It has what the need asks for as far as the family knows it, and is for any
-/// where it may be; `in_clusters`: with the tile of a cluster's blocks, of a family that has clusters.
-Variant default_variant(int family, const Need& need, int shared_per_block, int B_r = long_sequence_B_r,
-                        bool in_clusters = false);
+/// where it may be.
+Variant default_variant(int family, const Need& need, int shared_per_block, int B_r = long_sequence_B_r);
 
 }  // namespace attune

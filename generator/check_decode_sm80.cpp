@@ -150,15 +150,8 @@ constexpr std::array tiles{
     Tile{256, 16, 64, 4, 1},
 };
 
-/// Of blocks in a cluster, which are few, so that each is to have much under way.
-constexpr std::array cluster_tiles{
-    Tile{128, 16, 128, 8, 2},
-    Tile{256, 16, 64, 4, 2},
-};
-
 const Tile& tile_of(const Variant& variant) {
-  const std::span<const Tile> all = variant.cluster != 0 ? std::span<const Tile>(cluster_tiles) : tiles;
-  return *std::ranges::find_if(all, [&](const Tile& t) { return variant.head_dim <= t.head_dim; });
+  return *std::ranges::find_if(tiles, [&](const Tile& t) { return variant.head_dim <= t.head_dim; });
 }
 
 /// Whether so many rows would take more tiles of warps that share out keys than are worth it, as each tile reads all
@@ -200,7 +193,6 @@ void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
     if (!two_blocks_fit(variant)) variant.stages = 1;
   } else {
     variant.B_r = std::min(B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
-    variant.interleave = variant.cluster;
     if (variant.B_r == row_counts.back() && variant.stages > 2 && !two_blocks_fit(variant)) variant.stages = 2;
   }
   while (resources_of(variant).shared_bytes > shared_per_block && variant.stages > 1) --variant.stages;

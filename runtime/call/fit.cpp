@@ -38,12 +38,20 @@ std::vector<std::string> refusals(const Variant& variant, const ProblemView& pro
   return result;
 }
 
-bool is_better(const Variant& one, const Variant& other, const Ask& ask) {
+namespace {
+
+bool prefers_clusters(const Preference& preference, const Device& device) {
+  return preference.cluster_multiprocessors > 0 && device.multiprocessors >= preference.cluster_multiprocessors;
+}
+
+}  // namespace
+
+bool is_better(const Variant& one, const Variant& other, const Ask& ask, const Device& device) {
   const auto rank = [&](const Variant& variant) {
     return std::tuple(-family_of(variant).minimum_capability, variant.head_dim,
                       std::abs(variant.B_r - ask.preference.B_r), -variant.page_multiple, -variant.gqa_ratio,
                       -variant.one_query, variant.deterministic != ask.need.deterministic,
-                      (variant.cluster != 0) != ask.preference.cluster);
+                      (variant.cluster != 0) != prefers_clusters(ask.preference, device));
   };
   return rank(one) < rank(other);
 }
@@ -52,7 +60,7 @@ std::optional<Variant> choose(std::span<const Variant> candidates, const Problem
   if (problem.has_choose()) return problem.choose(candidates, device);
   std::optional<Variant> best;
   for (const Variant& variant : candidates) {
-    const bool better = !best || is_better(variant, *best, problem.ask());
+    const bool better = !best || is_better(variant, *best, problem.ask(), device);
     if (better && refusals(variant, problem, device).empty()) best = variant;
   }
   return best;
@@ -60,8 +68,9 @@ std::optional<Variant> choose(std::span<const Variant> candidates, const Problem
 
 Variant own_variant(int family, const Ask& ask, const Device& device) {
   const Variant own = default_variant(family, ask.need, device.shared_per_block, ask.preference.B_r);
-  if (!ask.preference.cluster) return own;
-  const Variant in_cluster = default_variant(family, ask.need, device.shared_per_block, ask.preference.B_r, true);
+  if (!prefers_clusters(ask.preference, device) || own.split_rows == 0) return own;
+  Variant in_cluster = own;
+  in_cluster.cluster = 1;
   return check(in_cluster).empty() && refusals(in_cluster, ask.need, device).empty() ? in_cluster : own;
 }
 

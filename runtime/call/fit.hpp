@@ -23,7 +23,7 @@ std::vector<std::string> refusals(const Variant& variant, const ProblemView& pro
 
 /// Whether the first is the better one for whoever asks, when both serve: its family is for newer GPUs, it pads less,
 /// its tile is nearer to the one preferred, it is for fewer problems, or it merges parts where that is preferred.
-bool is_better(const Variant& one, const Variant& other, const Ask& ask);
+bool is_better(const Variant& one, const Variant& other, const Ask& ask, const Device& device);
 
 /// The best of the candidates that serve; of equally good ones the first. Prefill has rules of its own
 /// (runtime/operations/prefill/plan.hpp).

@@ -13,7 +13,9 @@ struct Preference {
   int B_r = 0;           ///< best rows of a tile
   unsigned packing = 0;  ///< as Problem::packing() tells which packed tiles save rows; 0 where none can serve
   bool one_length = true;
-  bool cluster = false;  ///< parts of a sequence are to be merged without a second kernel
+  /// Of GPUs on which parts of a sequence are to be merged by a cluster, without a second kernel, so many at least; 0:
+  /// on none.
+  int cluster_multiprocessors = 0;
 
   auto operator<=>(const Preference&) const = default;
 };

@@ -263,6 +263,7 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
   CHECK(contains(asked.out, "3 parts of each sequence, as asked for"));
   CHECK(contains(asked.out, "merged by "));
   CHECK_FALSE(contains(explained({"--splits", "1"}).out, "merged by "));
+  CHECK(contains(explained({"--page-size", "64", "--lengths-on-device"}).out, "parts of each sequence, a cluster of"));
   const ToolResult ragged =
       attune_tool({"explain", "--decode", "--arch", "sm_90", "--heads-q", "32", "--heads-kv", "8", "--batch", "2",
                    "--seqlen-k", "8192", "--page-size", "64", "--lengths-on-device"});

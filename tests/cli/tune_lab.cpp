@@ -73,7 +73,7 @@ TEST_CASE("decode: launches with the kernel that merges its parts") {
   fake_cuda().reset();
   if (!has_nvrtc()) return;
   const DecodeProblem problem = tuned_problem(
-      DecodeProblem{.heads_q = 8, .heads_kv = 2, .head_dim = 64, .max_seqlen_k = 5000, .equal_lengths = true});
+      DecodeProblem{.heads_q = 8, .heads_kv = 2, .head_dim = 64, .max_seqlen_k = 3000, .equal_lengths = true});
   const cli::GpuLab lab({0}, 1);
   const Variant heuristic = choose_own(problem, lab.device()).variant;
   Variant other = heuristic;

@@ -25,11 +25,9 @@ const Device h200 = device_of(*find_arch("sm_90"));
 const Device a100 = device_of(*find_arch("sm_80"));
 
 /// None, one, few, as many as decode takes with two heads a K/V head, one more, and many; some with no key at all. The
-/// sixth has so many keys that they are parted, and no clusters are preferred.
+/// sixth has so many keys that they are parted.
 const testing::MixedBatch batch{.queries = {1, 0, 300, 8, 9, 1, 2, 0, 7, 1},
-                                .keys = {130, 40, 300, 8, 60, 4100, 1, 0, 0, 700}};
-/// Where the parts of short sequences are clusters, on GPUs that have them.
-const testing::MixedBatch fewer_keys{.queries = {1, 0, 30, 8}, .keys = {130, 40, 30, 700}};
+                                .keys = {130, 40, 300, 8, 60, 2900, 1, 0, 0, 700}};
 constexpr int most_queries = 8;
 
 Problem problem_of(bool causal) {
@@ -98,7 +96,7 @@ struct Served {
     decode = &kernels_of[choose_own(*few, device).variant];
     kernels = {prefill, decode, &kernels_of[choose_own(few->merge(), device).variant]};
     const DecodePlan planned = plan(decode->variant, *few, decode->device);
-    REQUIRE(planned.combines() == (planned.grid.cluster == 1));
+    REQUIRE(planned.combines());
     workspace.assign(planned.workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
   }
 
@@ -136,9 +134,6 @@ TEST_CASE("sequences of few queries among others agree with the reference, conti
   used.seqused_q = {1, 0, 260, 8, 5, 0, 2, 0, 3, 1};
   used.seqused_k = {100, 30, 300, 8, 60, 2700, 1, 0, 0, 9};
   check_served(kernels, batch.contiguous(problem_of(true), used), h200);
-  const testing::CallImage in_clusters = fewer_keys.contiguous(problem_of(true));
-  CHECK(Served(kernels, in_clusters.problem(), h200).workspace.empty());
-  check_served(kernels, in_clusters, h200);
 }
 
 TEST_CASE("each sequence is one kernel's: decode's up to its most queries, prefill's from one more on") {

@@ -25,7 +25,6 @@ inline const DecodeProblem typical{.batch = 4,
                                    .table_width = 256,
                                    .window_right = 0};
 
-/// For any GPU, without the clusters of specs/decode_sm90.yaml.
 inline std::vector<Variant> shipped(Operation operation) {
   const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
   const Result<Collection> collected = collect(std::vector{specs / "prefill_sm80.yaml", specs / "prefill_sm90.yaml",
@@ -36,11 +35,6 @@ inline std::vector<Variant> shipped(Operation operation) {
     if (family_of(one.variant).operation == operation) variants.push_back(one.variant);
   }
   return variants;
-}
-
-/// What a problem has of its own, on a GPU without clusters.
-inline Variant own_without_clusters(const DecodeProblem& problem) {
-  return choose_own(problem, device_of(*find_arch("sm_80"))).variant;
 }
 
 inline DecodePlan plan_of(const DecodeProblem& problem, const Device& device = h200) {

@@ -157,7 +157,7 @@ TEST_CASE("parts of few rows and few keys are merged within clusters, up to as m
     problem.head_dim = head_dim;
     problem.max_seqlen_k = seqlen_k;
     problem.equal_lengths = equal_lengths;
-    return problem.ask().preference.cluster;
+    return problem.cluster_multiprocessors() > 0;
   };
   // Three sequences of two heads fill less of the GPU than memory takes.
   CHECK(in_cluster(3, 2, 128, 4096));
@@ -166,37 +166,48 @@ TEST_CASE("parts of few rows and few keys are merged within clusters, up to as m
   CHECK_FALSE(in_cluster(1, 7, 128, 16'385));
   CHECK(in_cluster(1, 7, 64, 8192));
   CHECK_FALSE(in_cluster(1, 7, 64, 8193));
-  CHECK_FALSE(in_cluster(1, 7, 56, 4097));
   CHECK(in_cluster(1, 7, 256, 1024));
   CHECK_FALSE(in_cluster(1, 7, 256, 1025));
+  CHECK(in_cluster(1, 7, 256, 256));
+  CHECK_FALSE(in_cluster(1, 7, 256, 255));
   // From a quarter of the multiprocessors on clusters have two blocks, from half on none has.
   CHECK(in_cluster(4, 8, 128, 16'384));
   CHECK(in_cluster(11, 3, 128, 2048));
   CHECK_FALSE(in_cluster(11, 3, 128, 2049));
   CHECK(in_cluster(33, 2, 64, 2048));
   CHECK_FALSE(in_cluster(67, 1, 64, 512));
+  // Rows that share lines of L2 are kept in step by other means.
+  CHECK(in_cluster(4, 8, 96, 4096));
+  CHECK_FALSE(in_cluster(4, 8, 96, 4097));
+  CHECK(in_cluster(7, 1, 96, 16'384));
   // One of several sequences may be long and the others short; the parts of one are alike.
   CHECK_FALSE(in_cluster(4, 8, 128, 4097, false));
   CHECK(in_cluster(1, 8, 128, 16'384, false));
-
-  DecodeProblem problem = typical;
-  CHECK(problem.ask().preference.cluster);
-  problem.heads_q = 17 * problem.heads_kv;  // two tiles of rows
-  CHECK_FALSE(problem.ask().preference.cluster);
-  problem.heads_q = 8 * problem.heads_kv;
-  problem.seqlen_q = 2;
-  CHECK(problem.ask().preference.cluster);
-  problem.splits = 2;
-  CHECK_FALSE(problem.ask().preference.cluster);
-  problem.splits = 0;
-  problem.max_seqlen_k = 8192;
-  problem.equal_lengths = true;
-  CHECK(problem.ask().preference.cluster);
-  problem.page_size = 8;  // which are looked up key by key
-  CHECK_FALSE(problem.ask().preference.cluster);
 }
 
-TEST_CASE("the kernels of clusters that ship are what problems have of their own, and serve before those for any GPU") {
+TEST_CASE(
+    "clusters of few rows are for what kernels of theirs ship for, on GPUs as large as those they were measured on") {
+  const auto asks = [](const auto& change) {
+    DecodeProblem problem = typical;
+    problem.max_seqlen_k = 4096;
+    change(problem);
+    return problem.cluster_multiprocessors();
+  };
+  CHECK(asks([](DecodeProblem&) {}) == 132);
+  CHECK(asks([](DecodeProblem& p) { p.heads_q = 17 * p.heads_kv; }) == 0);  // two tiles of rows
+  CHECK(asks([](DecodeProblem& p) { p.heads_q = 8 * p.heads_kv, p.seqlen_q = 2; }) == 132);
+  CHECK(asks([](DecodeProblem& p) { p.splits = 2; }) == 0);
+  CHECK(asks([](DecodeProblem& p) { p.softcap = 30; }) == 0);
+  CHECK(asks([](DecodeProblem& p) { p.rotary = Rotary::halves; }) == 0);
+  CHECK(asks([](DecodeProblem& p) { p.ragged = true, p.total_q = 7; }) == 0);
+  CHECK(asks([](DecodeProblem& p) { p.head_dim = 123; }) == 0);
+  CHECK(asks([](DecodeProblem& p) { p.expressions.sink = 1; }) == 0);
+  CHECK(asks([](DecodeProblem& p) { p.max_seqlen_k = 8192, p.equal_lengths = true; }) == 132);
+  CHECK(asks([](DecodeProblem& p) { p.max_seqlen_k = 8192, p.equal_lengths = true, p.page_size = 8; }) == 0);
+}
+
+TEST_CASE(
+    "kernels of clusters ship for each head_dim, element type and kind of pages, and serve before those for any GPU") {
   const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
   const Result<Collection> collected = collect(std::vector{specs / "decode.yaml", specs / "decode_sm90.yaml"});
   REQUIRE(collected.ok());
@@ -204,17 +215,20 @@ TEST_CASE("the kernels of clusters that ship are what problems have of their own
   for (const Wanted& one : collected.value.wanted) all.push_back(one.variant);
   DecodeProblem problem = typical;
   problem.max_seqlen_k = 1000;
-  for (const int head_dim : {64, 128, 256}) {
+  for (const int head_dim : {40, 64, 80, 128, 136, 256}) {
     for (const int page_size : {1000, 16, 1}) {
       for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
         problem.head_dim = head_dim;
         problem.dtype = dtype;
         problem.page_size = page_size;
         problem.table_width = 1000 / page_size;
-        Variant own = choose_own(problem, h200).variant;
-        CHECK(own.cluster == 1);
-        own.arch = 1U << static_cast<unsigned>(find_arch("sm_90") - all_archs().data());
-        CHECK(choose(all, problem, h200) == own);
+        const Variant chosen = choose(all, problem, h200).value();
+        CHECK(chosen.cluster == 1);
+        CHECK(plan(chosen, problem, h200).workspace_bytes == 0);
+        Device smaller = h200;
+        smaller.multiprocessors = 114;
+        CHECK(choose(all, problem, smaller).value().cluster == 0);
+        CHECK(choose(all, problem, device_of(*find_arch("sm_80"))).value().cluster == 0);
         CHECK(choose(all, problem, device_of(*find_arch("sm_100"))).value().cluster == 0);
       }
     }
@@ -293,8 +307,7 @@ TEST_CASE("a ragged batch is served by kernels for it alone, and they serve no o
   CHECK_FALSE(choose(shipped(Operation::decode), ragged, h200));
   CHECK_FALSE(choose(shipped(Operation::combine), ragged.merge(), h200));
   const Variant own = variant_to_generate(ragged, h200);
-  CHECK(own.name() == "decode_sm80_bf16_d128_r16_c128_w8_s2_paged_page16_ragged_cluster_interleave");
-  CHECK(own_without_clusters(ragged).name() == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_page16_ragged");
+  CHECK(own.name() == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_page16_ragged");
   CHECK(variant_to_generate(ragged.merge(), h200).name() == "combine_bf16_d128_w8_ragged");
   CHECK(refusals(own, ragged, h200).empty());
   CHECK(refusals(own, typical, h200).size() == 1);
@@ -313,8 +326,8 @@ TEST_CASE("packed keys are served by the kernels of ragged batches without pages
   packed.total_k = 600;
   packed.page_size = packed.pages = 1;
   CHECK(packed.ask() == cached.ask());
-  CHECK(variant_to_generate(packed, h200) == variant_to_generate(cached, h200));
-  const Variant own = own_without_clusters(packed);
+  const Variant own = variant_to_generate(packed, h200);
+  CHECK(own == variant_to_generate(cached, h200));
   CHECK(plan(own, packed, h200).parts == 3 * 4);  // of four steps of 64 keys
   CHECK(plan(own, cached, h200).parts == 8 * 4);
   // What is read counts, however long the longest sequence is said to be.

@@ -20,7 +20,7 @@ TEST_CASE("left to the library, parts fill the GPU, and slots hold both ends of 
   CHECK(planned.threads == 128);
   DecodeProblem narrow = typical;
   narrow.head_dim = 123;  // rows of 128
-  const Variant own = own_without_clusters(narrow);
+  const Variant own = choose_own(narrow, h200).variant;
   CHECK(own.cut_rows == 1);
   CHECK(plan(own, narrow, h200).workspace_bytes == planned.workspace_bytes);
 
@@ -174,7 +174,7 @@ TEST_CASE("heads that share lines of L2 are kept in step by short parts where L2
   const auto splits = [&](int batch, int seqlen_k) {
     problem.batch = batch;
     problem.max_seqlen_k = seqlen_k;
-    return plan(own_without_clusters(problem), problem, h200).splits;
+    return plan(choose_own(problem, h200).variant, problem, h200).splits;
   };
   CHECK(splits(38, 5647) == 22);     // parts of 256 keys
   CHECK(splits(60, 5647) == 14);     // of 400, where not all sequences run at once

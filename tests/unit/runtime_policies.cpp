@@ -85,7 +85,7 @@ TEST_CASE("without a workspace short sequences are decode's where the kernel tha
   args.pages = 16;
   const Problem problem = check_shapes(args);
   const DecodeProblem part = short_sequences(problem).value();
-  const Variant parted = choose_own(part, device_of(*find_arch("sm_80"))).variant;
+  const Variant parted = choose_own(part, device).variant;
   REQUIRE(plan(parted, part, device).combines());
   Variant whole = parted;
   whole.B_c = 128;

@@ -53,7 +53,7 @@ api::Decode long_call(int splits) {
   return call;
 }
 
-/// As call_of with new keys.
+/// As call_of, with new keys.
 api::Decode append_call(int splits) {
   api::Decode call = call_of(splits);
   call.shape.seqlen_new = 5;
@@ -191,8 +191,6 @@ TEST_CASE("packed keys are served by the kernels of ragged batches, which are to
   // Nobody says that they have equal lengths.
   call.seqlens_k = nullptr;
   call.shape.splits = 0;
-  call.shape.max_seqlen_k = call.shape.page_size = 6000;
-  call.shape.total_k = 7000;
   Bench::fake().launches = 0;
   registry.run(call.args(), nullptr);
   CHECK(Bench::fake().last_launch.decode_params.seqlens_k == nullptr);

@@ -164,7 +164,7 @@ TEST_CASE("interleaved splits are candidates only where a sequence has several")
   const std::vector<Spec> specs{parsed("template: decode_sm80\ntune: {B_c: [64, 128], interleave: [true, false]}\n")};
   const auto interleaved = [&](int batch) {
     const DecodeProblem problem{
-        .batch = batch, .heads_q = 32, .heads_kv = 8, .max_seqlen_k = 32768, .equal_lengths = true};
+        .batch = batch, .heads_q = 32, .heads_kv = 8, .max_seqlen_k = 8192, .equal_lengths = true};
     const tune::Candidates candidates = tune::candidates_for(tuned_problem(problem), device(), specs);
     CHECK(std::set(candidates.variants.begin(), candidates.variants.end()).size() == candidates.variants.size());
     CHECK(std::ranges::count(candidates.variants, 0, &Variant::interleave) == 2);

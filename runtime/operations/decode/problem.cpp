@@ -32,25 +32,30 @@ void check_keys(FieldChecks& checks, const DecodeProblem& problem) {
   }
 }
 
-/// Up to how many keys a cluster has merged the parts of a sequence of few rows before a second kernel would have: a
-/// cluster has eight blocks at most, two where half of the multiprocessors have a sequence of a head, and where there
-/// are more a sequence has one. Measured on an H200 with 1 to 96 sequences of heads, 512 to 65,536 keys, head_dim 32 to
-/// 256, contiguous, in pages of 16 and of one token, all as long as the call allows or not: 4 to 40% faster up to so
-/// many, where one sequence is long and the others are a sixteenth of it up to 26% slower; from twice as many on up to
-/// 30% slower, and 39 where lengths differ so.
+/// Whether kernels of clusters for few rows ship for such a problem (specs/decode_sm90.yaml). Others are compiled at
+/// run time, one for all sizes.
+bool ships_in_clusters(const DecodeProblem& problem) {
+  return !problem.ragged && !problem.rotates() && problem.softcap == 0 && !is_cut(problem.head_dim) &&
+         !problem.expressions.any();
+}
+
+/// Up to how many keys a cluster has merged the parts of a sequence of few rows before a second kernel would have.
+/// Measured on an H200 with 1 to 96 sequences of heads, 269 to 65,536 keys, head_dim 32 to 256, contiguous, in pages of
+/// 16 and of one token: up to 40% faster and 3% slower at most; from twice as many keys on up to 30% slower.
 int most_keys_in_clusters(const DecodeProblem& problem, long long sequences) {
-  constexpr long long half_of_multiprocessors = 66;  // of the 132 of an H100 and an H200
-  constexpr long long quarter_of_them = 32;
-  constexpr long long enough_sequences = 7;  // whose clusters read as fast as the whole GPU would
-  constexpr int whole_line = 64;             // columns
+  constexpr long long half_of_multiprocessors = 66;  // more leave a cluster one block
+  constexpr long long quarter_of_them = 32;          // more leave it two, which may keep a quarter idle
+  constexpr long long enough_sequences = 7;          // whose clusters of eight read as fast as the whole GPU would
+  constexpr int line_columns = 64;
   constexpr int long_row = 128;
   if (sequences > half_of_multiprocessors) return 0;
-  if (problem.head_dim > long_row) return 1024;
+  if (problem.head_dim > long_row) return 1024;  // its kernel takes as long for each row of up to 256
   if (sequences > quarter_of_them) return 2048;
+  const bool shares_lines = problem.head_dim % line_columns != 0 && problem.heads_kv > 1;
   const bool looks_up_each_key = problem.paged() && problem.page_multiple() == 1;
-  const bool may_be_long = sequences >= enough_sequences && problem.head_dim >= whole_line && !looks_up_each_key;
-  if (!may_be_long || !problem.one_length()) return 4096;
-  return problem.head_dim > whole_line ? 16'384 : 8192;
+  // Lengths on the device alone may be those of one long sequence and short ones, of which clusters keep none busy.
+  if (sequences < enough_sequences || shares_lines || looks_up_each_key || !problem.one_length()) return 4096;
+  return problem.head_dim > line_columns ? 16'384 : 8192;
 }
 
 }  // namespace
@@ -73,15 +78,20 @@ int DecodeProblem::best_B_r() const {
   return std::max(1, (rows() + tiles * mma_rows - 1) / (tiles * mma_rows)) * mma_rows;
 }
 
-bool DecodeProblem::prefers_clusters() const {
-  constexpr int few_keys = 4096;
-  constexpr int many_rows = 64;  // two tiles of warps that share out keys
-  constexpr int few_rows = 16;   // one tile of theirs
+int DecodeProblem::cluster_multiprocessors() const {
+  constexpr int any_gpu = 1;
+  constexpr int measured_gpu = 132;  // an H100's, an H200's
+  constexpr int many_rows = 64;      // two tiles of warps that share out keys
+  constexpr int few_rows = 16;       // one
+  constexpr int few_keys_of_many_rows = 4096;
   constexpr long long few_sequences = 256;
-  if (splits != 0 || expressions.mask != 0) return false;
+  constexpr int fewest_keys = 256;
+  if (splits != 0 || expressions.mask != 0) return 0;
   const long long sequences = static_cast<long long>(batch) * heads_kv;
-  if (rows() > many_rows) return longest_keys() <= few_keys && sequences <= few_sequences;
-  return rows() <= few_rows && longest_keys() <= most_keys_in_clusters(*this, sequences);
+  const int keys = longest_keys();
+  if (rows() > many_rows) return keys <= few_keys_of_many_rows && sequences <= few_sequences ? any_gpu : 0;
+  const bool few = rows() <= few_rows && keys >= fewest_keys && keys <= most_keys_in_clusters(*this, sequences);
+  return few && ships_in_clusters(*this) ? measured_gpu : 0;
 }
 
 Ask DecodeProblem::ask() const {
@@ -96,7 +106,7 @@ Ask DecodeProblem::ask() const {
                                             .cut_rows = is_cut(head_dim) ? 1 : 0,
                                             .gqa_ratio = heads_q / heads_kv,
                                             .one_query = seqlen_q == 1 ? 1 : 0}),
-          .preference = {.B_r = best_B_r(), .cluster = prefers_clusters()}};
+          .preference = {.B_r = best_B_r(), .cluster_multiprocessors = cluster_multiprocessors()}};
 }
 
 StoreProblem DecodeProblem::store() const {

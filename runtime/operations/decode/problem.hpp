@@ -55,7 +55,7 @@ struct DecodeProblem {
   int page_size = 1;
   int pages = 1;
   int table_width = 1;    ///< pages that a sequence may have
-  int splits = 0;         ///< parts of the keys of each sequence; 0: the keys of the whole batch fall into equal parts
+  int splits = 0;         ///< parts of the keys of each sequence; 0: the library's choice, or parts of the whole batch
   int window_left = -1;   ///< keys that a query sees before its own position; -1: all
   int window_right = -1;  ///< and after it; 0: causal, -1: all
   float softcap = 0;      ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
@@ -106,9 +106,10 @@ struct DecodeProblem {
   /// Rows of a tile: one for all of them up to 128, or 64 where sequences are few and O is wide, else several alike.
   [[nodiscard]] int best_B_r() const;
 
-  /// Whether parts of its sequences are best merged within clusters, on GPUs that have them: parts of many rows are
-  /// much to write and read beside few keys. Not where a mask's expression leaves out keys, as clusters read them.
-  [[nodiscard]] bool prefers_clusters() const;
+  /// As Preference has it: parts of many rows are much to write and read beside few keys, and where rows and keys are
+  /// few a second kernel takes long beside the first, for which kernels ship. Not where a mask's expression leaves out
+  /// keys, as clusters read them.
+  [[nodiscard]] int cluster_multiprocessors() const;
 
   /// As Problem::ask().
   [[nodiscard]] Ask ask() const;

@@ -162,7 +162,7 @@ bool has_short_rows(const DecodeProblem& problem) {
 /// part has some steps; where multiprocessors have two sequences and more, also of fewer keys, and still fewer where
 /// short rows share lines, as parts keep heads in step. What parts leave of a row is written and read, as much as two
 /// keys: 4% at most. Measured on an H200 with 136 to 420 sequences of heads, head_dim 64 to 256: four parts are the
-/// fastest or within 4% of that, whole ones take 0 to 27% longer; and with 264 to 704 of 530 to 2,300 keys, head_dim 32
+/// fastest or within 4% of that, whole ones take 0 to 27% longer; and with 264 to 704 of 512 to 2,300 keys, head_dim 32
 /// to 192: whole ones take 8% longer in the mean.
 long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
   constexpr long long few_rounds = 4;

@@ -38,13 +38,12 @@ std::vector<std::string> refusals(const Variant& variant, const ProblemView& pro
   return result;
 }
 
-namespace {
-
 bool prefers_clusters(const Preference& preference, const Device& device) {
-  return preference.cluster_multiprocessors > 0 && device.multiprocessors >= preference.cluster_multiprocessors;
+  constexpr int measured_capability = 90;
+  constexpr int measured_multiprocessors = 132;
+  if (preference.clusters != Clusters::measured) return preference.clusters == Clusters::anywhere;
+  return device.capability == measured_capability && device.multiprocessors >= measured_multiprocessors;
 }
-
-}  // namespace
 
 bool is_better(const Variant& one, const Variant& other, const Ask& ask, const Device& device) {
   const auto rank = [&](const Variant& variant) {

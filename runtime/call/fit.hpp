@@ -21,6 +21,9 @@ std::vector<std::string> refusals(const Variant& variant, const Need& need, cons
 /// Why this variant cannot serve this problem on this device; empty when it can.
 std::vector<std::string> refusals(const Variant& variant, const ProblemView& problem, const Device& device);
 
+/// Whether kernels with clusters are the better ones on this GPU, if it has them.
+bool prefers_clusters(const Preference& preference, const Device& device);
+
 /// Whether the first is the better one for whoever asks, when both serve: its family is for newer GPUs, it pads less,
 /// its tile is nearer to the one preferred, it is for fewer problems, or it merges parts where that is preferred.
 bool is_better(const Variant& one, const Variant& other, const Ask& ask, const Device& device);

@@ -103,7 +103,8 @@ std::string objection(const TunedRow& /*row*/, const Variant& /*variant*/, const
 
 /// Decode's kernel would read keys three times and more, as often as for the row's own problem it does not; or its
 /// steps are of more keys than half a sequence has, which for the row's they are not (384 keys by steps of 256: 14.4 us
-/// on an H200, by 128 12.2); or it has clusters, for whose parts there is room for the row's sequences, and these are
+/// on an H200, by 128 12.2); or it has no clusters, which are no faster for the row's keys and for these are; or it has
+/// them, for whose parts there is room for the row's sequences, and these are
 /// so many that some multiprocessors would have two whole ones and others one (15 to 27% slower than four parts each,
 /// 136 and 200 sequences of 40,000 keys on an H200), or that many have none (91,504 keys of 72 tiles: 899 us there, 840
 /// in eleven parts).
@@ -113,8 +114,14 @@ std::string objection(const TunedRow& row, const Variant& variant, const DecodeP
   if (problem.rows() > std::max(own->rows(), tiles_side_by_side * variant.B_r)) {
     return fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r);
   }
+  const auto prefers = [&](const DecodeProblem& one) { return prefers_clusters(one.ask().preference, device); };
+  if (variant.cluster == 0 && prefers(problem) && !prefers(*own)) {
+    return fmt::format("cluster: {} keys are merged sooner within clusters, which the row's are not",
+                       problem.longest_keys());
+  }
   const auto has_steps = [&](const DecodeProblem& one) { return one.longest_keys() >= 2LL * variant.B_c; };
-  if (!has_steps(problem) && has_steps(*own)) {
+  const bool is_wide = variant.B_c > own_variant(variant.family, problem.ask(), device).B_c;
+  if (is_wide && !has_steps(problem) && has_steps(*own)) {
     return fmt::format("B_c: {} keys are less than two steps of {}", problem.longest_keys(), variant.B_c);
   }
   const auto tiles_of = [&](const DecodeProblem& one) {

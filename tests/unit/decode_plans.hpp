@@ -25,6 +25,7 @@ inline const DecodeProblem typical{.batch = 4,
                                    .table_width = 256,
                                    .window_right = 0};
 
+/// Those that ship for any GPU; an H100 and an H200 have some of clusters beside them (specs/decode_sm90.yaml).
 inline std::vector<Variant> shipped(Operation operation) {
   const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
   const Result<Collection> collected = collect(std::vector{specs / "prefill_sm80.yaml", specs / "prefill_sm90.yaml",

@@ -157,20 +157,22 @@ TEST_CASE("parts of few rows and few keys are merged within clusters, up to as m
     problem.head_dim = head_dim;
     problem.max_seqlen_k = seqlen_k;
     problem.equal_lengths = equal_lengths;
-    return problem.cluster_multiprocessors() > 0;
+    return problem.clusters() == Clusters::measured;
   };
-  // Three sequences of two heads fill less of the GPU than memory takes.
+  // Clusters of six sequences of heads are 48 blocks, too few to read long ones at memory's speed.
   CHECK(in_cluster(3, 2, 128, 4096));
   CHECK_FALSE(in_cluster(3, 2, 128, 4097));
   CHECK(in_cluster(1, 7, 128, 16'384));
   CHECK_FALSE(in_cluster(1, 7, 128, 16'385));
   CHECK(in_cluster(1, 7, 64, 8192));
   CHECK_FALSE(in_cluster(1, 7, 64, 8193));
+  CHECK(in_cluster(2, 8, 64, 8192));
+  CHECK_FALSE(in_cluster(1, 17, 64, 4097));
   CHECK(in_cluster(1, 7, 256, 1024));
   CHECK_FALSE(in_cluster(1, 7, 256, 1025));
   CHECK(in_cluster(1, 7, 256, 256));
   CHECK_FALSE(in_cluster(1, 7, 256, 255));
-  // From a quarter of the multiprocessors on clusters have two blocks, from half on none has.
+  // Beyond a quarter of the multiprocessors clusters have few blocks, beyond half one.
   CHECK(in_cluster(4, 8, 128, 16'384));
   CHECK(in_cluster(11, 3, 128, 2048));
   CHECK_FALSE(in_cluster(11, 3, 128, 2049));
@@ -185,25 +187,35 @@ TEST_CASE("parts of few rows and few keys are merged within clusters, up to as m
   CHECK(in_cluster(1, 8, 128, 16'384, false));
 }
 
-TEST_CASE(
-    "clusters of few rows are for what kernels of theirs ship for, on GPUs as large as those they were measured on") {
+TEST_CASE("clusters of few rows are for what kernels of theirs ship for, on those GPUs that they were measured on") {
   const auto asks = [](const auto& change) {
     DecodeProblem problem = typical;
     problem.max_seqlen_k = 4096;
     change(problem);
-    return problem.cluster_multiprocessors();
+    return problem.clusters() == Clusters::measured;
   };
-  CHECK(asks([](DecodeProblem&) {}) == 132);
-  CHECK(asks([](DecodeProblem& p) { p.heads_q = 17 * p.heads_kv; }) == 0);  // two tiles of rows
-  CHECK(asks([](DecodeProblem& p) { p.heads_q = 8 * p.heads_kv, p.seqlen_q = 2; }) == 132);
-  CHECK(asks([](DecodeProblem& p) { p.splits = 2; }) == 0);
-  CHECK(asks([](DecodeProblem& p) { p.softcap = 30; }) == 0);
-  CHECK(asks([](DecodeProblem& p) { p.rotary = Rotary::halves; }) == 0);
-  CHECK(asks([](DecodeProblem& p) { p.ragged = true, p.total_q = 7; }) == 0);
-  CHECK(asks([](DecodeProblem& p) { p.head_dim = 123; }) == 0);
-  CHECK(asks([](DecodeProblem& p) { p.expressions.sink = 1; }) == 0);
-  CHECK(asks([](DecodeProblem& p) { p.max_seqlen_k = 8192, p.equal_lengths = true; }) == 132);
-  CHECK(asks([](DecodeProblem& p) { p.max_seqlen_k = 8192, p.equal_lengths = true, p.page_size = 8; }) == 0);
+  CHECK(asks([](DecodeProblem&) {}));
+  CHECK_FALSE(asks([](DecodeProblem& p) { p.heads_q = 17 * p.heads_kv; }));  // two tiles of rows
+  CHECK(asks([](DecodeProblem& p) { p.heads_q = 8 * p.heads_kv, p.seqlen_q = 2; }));
+  CHECK_FALSE(asks([](DecodeProblem& p) { p.splits = 2; }));
+  CHECK_FALSE(asks([](DecodeProblem& p) { p.softcap = 30; }));
+  CHECK_FALSE(asks([](DecodeProblem& p) { p.rotary = Rotary::halves; }));
+  CHECK_FALSE(asks([](DecodeProblem& p) { p.ragged = true, p.total_q = 7; }));
+  CHECK_FALSE(asks([](DecodeProblem& p) { p.head_dim = 123; }));
+  CHECK_FALSE(asks([](DecodeProblem& p) { p.expressions.sink = 1; }));
+  CHECK(asks([](DecodeProblem& p) { p.max_seqlen_k = 8192, p.equal_lengths = true; }));
+  CHECK_FALSE(asks([](DecodeProblem& p) { p.max_seqlen_k = 8192, p.equal_lengths = true, p.page_size = 8; }));
+
+  const Preference measured{.clusters = Clusters::measured};
+  CHECK(prefers_clusters(measured, h200));
+  Device other = h200;
+  other.multiprocessors = 131;
+  CHECK_FALSE(prefers_clusters(measured, other));
+  other = h200;
+  other.capability = 100;
+  CHECK_FALSE(prefers_clusters(measured, other));
+  CHECK(prefers_clusters({.clusters = Clusters::anywhere}, other));
+  CHECK_FALSE(prefers_clusters({}, h200));
 }
 
 TEST_CASE(
@@ -221,7 +233,7 @@ TEST_CASE(
         problem.head_dim = head_dim;
         problem.dtype = dtype;
         problem.page_size = page_size;
-        problem.table_width = 1000 / page_size;
+        problem.table_width = (1000 + page_size - 1) / page_size;
         const Variant chosen = choose(all, problem, h200).value();
         CHECK(chosen.cluster == 1);
         CHECK(plan(chosen, problem, h200).workspace_bytes == 0);

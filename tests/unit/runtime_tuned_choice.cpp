@@ -126,6 +126,24 @@ TEST_CASE("a row with steps of many keys does not answer for sequences of fewer 
   CHECK(TunedRows(table, device).match(decode(8, 511)).applies);
 }
 
+TEST_CASE("a row without clusters does not answer for keys that these are faster for") {
+  TunedTable table{.gpu = h200, .rows = {}};
+  DecodeProblem long_keys = decode(4, 32768);
+  long_keys.equal_lengths = true;
+  table.put({long_keys, result_of(decode_variant(128))});
+  DecodeProblem fewer = long_keys;
+  fewer.max_seqlen_k = 16'385;
+  CHECK(TunedRows(table, device).match(fewer).applies);
+  fewer.max_seqlen_k = 16'384;
+  CHECK(TunedRows(table, device)
+            .match(fewer)
+            .reason.ends_with(
+                ": its variant is refused: cluster: 16384 keys are merged sooner within clusters, which the "
+                "row's are not"));
+  table.put({fewer, result_of(decode_variant(128))});  // but where that was measured
+  CHECK(TunedRows(table, device).match(fewer).applies);
+}
+
 TEST_CASE("a row of clusters does not answer for sequences that leave no room for them and are no full round") {
   DecodeProblem few = decode(8, 32768);
   few.equal_lengths = true;

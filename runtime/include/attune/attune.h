@@ -231,8 +231,8 @@ typedef struct attune_decode_args {
   int32_t window_left;  /* a query sees so many keys before its own position; -1: all */
   int32_t window_right; /* and so many after it; 0: causal, -1: all */
   int32_t splits; /* parts into which each sequence's keys fall, up to 256; results do not depend on the rest of the
-                     batch. 0: as many as the library finds fastest; of long sequences parts of the whole batch's keys,
-                     equally long whatever the sequences are */
+                     batch. 0: as many as the library finds fastest; where the device alone knows the lengths, of long
+                     sequences, parts of the whole batch's keys */
   float softcap;  /* scores x, scaled, become softcap * tanh(x / softcap); 0: they stay */
   /* New keys and values, which the call first writes into the cache as attune_store_kv does, after the seqlens_k keys
    * that each sequence has, which then has seqlen_new more: max_seqlen_k, windows and positions count them. */

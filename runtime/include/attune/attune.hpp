@@ -136,7 +136,7 @@ struct DecodeShape {
   std::int32_t table_width = 1;
   std::int32_t window_left = -1;  ///< keys that a query sees before its own position; -1: all
   std::int32_t window_right = 0;  ///< and after it; 0: causal, -1: all
-  std::int32_t splits = 0;        ///< parts of each sequence's keys; 0: as many as fill the GPU, whatever the lengths
+  std::int32_t splits = 0;        ///< parts of each sequence's keys; 0: as many as are fastest
   float softcap = 0;              ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
   std::int32_t seqlen_new = 0;    ///< keys that the call appends to each sequence; max_seqlen_k is with them
   Rotary rotary = Rotary::none;   ///< of these keys and of the queries (attune_decode_args says to which positions)

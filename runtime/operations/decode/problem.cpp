@@ -39,13 +39,15 @@ bool ships_in_clusters(const DecodeProblem& problem) {
          !problem.expressions.any();
 }
 
-/// Up to how many keys a cluster has merged the parts of a sequence of few rows before a second kernel would have.
+/// Up to how many keys a cluster is faster at merging the parts of a sequence of few rows than a second kernel.
 /// Measured on an H200 with 1 to 96 sequences of heads, 269 to 65,536 keys, head_dim 32 to 256, contiguous, in pages of
-/// 16 and of one token: up to 40% faster and 3% slower at most; from twice as many keys on up to 30% slower.
+/// 16 and of one token: up to 40% faster, and 3% slower at most, or 21% where one sequence of several is long and the
+/// others are a sixteenth of it; from twice as many keys on up to 30% slower.
 int most_keys_in_clusters(const DecodeProblem& problem, long long sequences) {
   constexpr long long half_of_multiprocessors = 66;  // more leave a cluster one block
-  constexpr long long quarter_of_them = 32;          // more leave it two, which may keep a quarter idle
-  constexpr long long enough_sequences = 7;          // whose clusters of eight read as fast as the whole GPU would
+  constexpr long long quarter_of_them = 32;          // more leave it two, beside which a quarter may be idle
+  constexpr long long eighth_of_them = 16;
+  constexpr long long enough_sequences = 7;  // whose clusters of eight read as fast as the whole GPU would
   constexpr int line_columns = 64;
   constexpr int long_row = 128;
   if (sequences > half_of_multiprocessors) return 0;
@@ -55,7 +57,8 @@ int most_keys_in_clusters(const DecodeProblem& problem, long long sequences) {
   const bool looks_up_each_key = problem.paged() && problem.page_multiple() == 1;
   // Lengths on the device alone may be those of one long sequence and short ones, of which clusters keep none busy.
   if (sequences < enough_sequences || shares_lines || looks_up_each_key || !problem.one_length()) return 4096;
-  return problem.head_dim > line_columns ? 16'384 : 8192;
+  if (problem.head_dim > line_columns) return 16'384;
+  return sequences <= eighth_of_them ? 8192 : 4096;
 }
 
 }  // namespace
@@ -78,20 +81,19 @@ int DecodeProblem::best_B_r() const {
   return std::max(1, (rows() + tiles * mma_rows - 1) / (tiles * mma_rows)) * mma_rows;
 }
 
-int DecodeProblem::cluster_multiprocessors() const {
-  constexpr int any_gpu = 1;
-  constexpr int measured_gpu = 132;  // an H100's, an H200's
-  constexpr int many_rows = 64;      // two tiles of warps that share out keys
-  constexpr int few_rows = 16;       // one
+Clusters DecodeProblem::clusters() const {
+  constexpr int many_rows = 64;  // two tiles of warps that share out keys
+  constexpr int few_rows = 16;   // one
   constexpr int few_keys_of_many_rows = 4096;
   constexpr long long few_sequences = 256;
   constexpr int fewest_keys = 256;
-  if (splits != 0 || expressions.mask != 0) return 0;
+  if (splits != 0 || expressions.mask != 0) return Clusters::no;
   const long long sequences = static_cast<long long>(batch) * heads_kv;
   const int keys = longest_keys();
-  if (rows() > many_rows) return keys <= few_keys_of_many_rows && sequences <= few_sequences ? any_gpu : 0;
+  if (rows() > many_rows)
+    return keys <= few_keys_of_many_rows && sequences <= few_sequences ? Clusters::anywhere : Clusters::no;
   const bool few = rows() <= few_rows && keys >= fewest_keys && keys <= most_keys_in_clusters(*this, sequences);
-  return few && ships_in_clusters(*this) ? measured_gpu : 0;
+  return few && ships_in_clusters(*this) ? Clusters::measured : Clusters::no;
 }
 
 Ask DecodeProblem::ask() const {
@@ -106,7 +108,7 @@ Ask DecodeProblem::ask() const {
                                             .cut_rows = is_cut(head_dim) ? 1 : 0,
                                             .gqa_ratio = heads_q / heads_kv,
                                             .one_query = seqlen_q == 1 ? 1 : 0}),
-          .preference = {.B_r = best_B_r(), .cluster_multiprocessors = cluster_multiprocessors()}};
+          .preference = {.B_r = best_B_r(), .clusters = clusters()}};
 }
 
 StoreProblem DecodeProblem::store() const {

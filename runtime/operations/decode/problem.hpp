@@ -54,11 +54,11 @@ struct DecodeProblem {
   bool equal_lengths = false;  ///< each has as many; else how many it has is known on the device alone
   int page_size = 1;
   int pages = 1;
-  int table_width = 1;    ///< pages that a sequence may have
-  int splits = 0;         ///< parts of the keys of each sequence; 0: the library's choice, or parts of the whole batch
-  int window_left = -1;   ///< keys that a query sees before its own position; -1: all
-  int window_right = -1;  ///< and after it; 0: causal, -1: all
-  float softcap = 0;      ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
+  int table_width = 1;            ///< pages that a sequence may have
+  int splits = 0;                 ///< parts of the keys of each sequence; 0: as attune.h has it
+  int window_left = -1;           ///< keys that a query sees before its own position; -1: all
+  int window_right = -1;          ///< and after it; 0: causal, -1: all
+  float softcap = 0;              ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
   CallExpressions expressions{};  ///< of scores and masks. No field of records and tables
 
   int seqlen_new = 0;            ///< keys that the call appends to each sequence, max_seqlen_k with them
@@ -109,7 +109,7 @@ struct DecodeProblem {
   /// As Preference has it: parts of many rows are much to write and read beside few keys, and where rows and keys are
   /// few a second kernel takes long beside the first, for which kernels ship. Not where a mask's expression leaves out
   /// keys, as clusters read them.
-  [[nodiscard]] int cluster_multiprocessors() const;
+  [[nodiscard]] Clusters clusters() const;
 
   /// As Problem::ask().
   [[nodiscard]] Ask ask() const;

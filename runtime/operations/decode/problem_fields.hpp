@@ -36,7 +36,7 @@ constexpr auto problem_fields(const DecodeProblem* /*type*/) {
       field("pages", &P::pages, {feature, size, absent, any_length}, {.applies = has_pages}),
       field("table_width", &P::table_width, {feature, size, absent, any_extent}, {.applies = has_pages}),
       field("splits", &P::splits, {feature, option, optional, {.maximum = 256}},
-            {.tag = " splits", .doc = "Parts of the keys of each sequence; 0: as many as keep the GPU busy"}),
+            {.tag = " splits", .doc = "Parts of the keys of each sequence; 0: as many as are fastest"}),
       field("window_left", &P::window_left, {mask, extent, optional, any_bound}, {.tag = " left"}),
       field("window_right", &P::window_right, {feature, extent, absent, any_bound}, {.tag = " right"}),
       field("softcap", &P::softcap, {mask, option, optional}, {.tag = " softcap"}),

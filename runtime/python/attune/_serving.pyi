@@ -84,7 +84,7 @@ def flash_attn_with_kvcache(
             i + rotary_dim / 2 (GPT-NeoX, Llama).
         alibi_slopes: As in flash_attn_func.
         num_splits: Parts into which the keys of each sequence are divided, up to 256, so that the
-            result does not depend on the other sequences. 0: as many as keep the GPU busy.
+            result does not depend on the other sequences. 0: as many as are fastest.
         return_softmax_lse: Also return the log-sum-exp of each row.
         out: Where to write the result, shaped like q, which is then this array; new memory by
             default.

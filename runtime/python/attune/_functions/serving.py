@@ -124,7 +124,7 @@ which is i + seqlen_k - seqlen_q, where seqlen_k counts the new keys; -1: all.""
             "num_splits",
             "int",
             """Parts into which the keys of each sequence are divided, up to 256, so that the
-result does not depend on the other sequences. 0: as many as keep the GPU busy.""",
+result does not depend on the other sequences. 0: as many as are fastest.""",
             0,
         ),
         Argument("return_softmax_lse", "bool", "Also return the log-sum-exp of each row.", False),

@@ -89,7 +89,7 @@ def flash_attn_with_kvcache(
             i + rotary_dim / 2 (GPT-NeoX, Llama).
         alibi_slopes: As in flash_attn_func.
         num_splits: Parts into which the keys of each sequence are divided, up to 256, so that the
-            result does not depend on the other sequences. 0: as many as keep the GPU busy.
+            result does not depend on the other sequences. 0: as many as are fastest.
         return_softmax_lse: Also return the log-sum-exp of each row.
         check_tables: Before anything is launched, check on the GPU that cache_seqlens and the tables
             lead nowhere outside the cache, cache_leftpad nowhere beyond cache_seqlens and cu_seqlens_q

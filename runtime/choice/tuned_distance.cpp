@@ -13,8 +13,8 @@
 
 #include "generator/condition.hpp"
 #include "generator/hash.hpp"
-#include "runtime/base/division.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/choice/decode_objection.hpp"
 #include "runtime/choice/tuned_kind.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/prefill/plan.hpp"
@@ -101,44 +101,10 @@ std::string objection(const TunedRow& /*row*/, const Variant& /*variant*/, const
   return {};
 }
 
-/// Decode's kernel would read keys three times and more, as often as for the row's own problem it does not; or its
-/// steps are of more keys than half a sequence has, which for the row's they are not (384 keys by steps of 256: 14.4 us
-/// on an H200, by 128 12.2); or it has no clusters, which are no faster for the row's keys and for these are; or it has
-/// them, for whose parts there is room for the row's sequences, and these are
-/// so many that some multiprocessors would have two whole ones and others one (15 to 27% slower than four parts each,
-/// 136 and 200 sequences of 40,000 keys on an H200), or that many have none (91,504 keys of 72 tiles: 899 us there, 840
-/// in eleven parts).
+/// Decode's, which has several (decode_objection.hpp).
 std::string objection(const TunedRow& row, const Variant& variant, const DecodeProblem& problem, const Device& device) {
   const auto* const own = std::get_if<DecodeProblem>(&row.problem);
-  if (own == nullptr) return {};
-  if (problem.rows() > std::max(own->rows(), tiles_side_by_side * variant.B_r)) {
-    return fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r);
-  }
-  const auto prefers = [&](const DecodeProblem& one) { return prefers_clusters(one.ask().preference, device); };
-  if (variant.cluster == 0 && prefers(problem) && !prefers(*own)) {
-    return fmt::format("cluster: {} keys are merged sooner within clusters, which the row's are not",
-                       problem.longest_keys());
-  }
-  const auto has_steps = [&](const DecodeProblem& one) { return one.longest_keys() >= 2LL * variant.B_c; };
-  const bool is_wide = variant.B_c > own_variant(variant.family, problem.ask(), device).B_c;
-  if (is_wide && !has_steps(problem) && has_steps(*own)) {
-    return fmt::format("B_c: {} keys are less than two steps of {}", problem.longest_keys(), variant.B_c);
-  }
-  const auto tiles_of = [&](const DecodeProblem& one) {
-    return ceil_div(one.rows(), variant.B_r) * one.heads_kv * one.batch;
-  };
-  const auto is_uneven = [&](long long tiles) {
-    return tiles > device.multiprocessors && tiles < 2LL * device.multiprocessors;
-  };
-  if (variant.cluster == 0 || problem.splits != 0 || !problem.one_length()) return {};
-  const long long tiles = tiles_of(problem);
-  const auto is_idle = [&](const DecodeProblem& one) {
-    return tiles_of(one) < device.multiprocessors && leaves_idle(plan(variant, one, device), one, device);
-  };
-  const bool is_whole_and_uneven =
-      is_uneven(tiles) && !is_uneven(tiles_of(*own)) && plan(variant, problem, device).splits == 1;
-  if (!is_whole_and_uneven && (!is_idle(problem) || is_idle(*own))) return {};
-  return fmt::format("cluster: {} tiles leave no room for clusters, which the row's have", tiles);
+  return own == nullptr ? std::string() : decode_objection(variant, *own, problem, device);
 }
 
 /// Prefill's has long blocks for few keys, those of a window behind first tokens.

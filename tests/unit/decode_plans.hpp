@@ -25,6 +25,16 @@ inline const DecodeProblem typical{.batch = 4,
                                    .table_width = 256,
                                    .window_right = 0};
 
+/// Other sizes, with a head of Q for each of K and V; pages as long as before, or none.
+inline void set_sizes(DecodeProblem& problem, int batch, int heads_kv, int head_dim, int seqlen_k) {
+  problem.batch = batch;
+  problem.heads_q = problem.heads_kv = heads_kv;
+  problem.head_dim = head_dim;
+  problem.max_seqlen_k = seqlen_k;
+  if (!problem.paged()) problem.page_size = seqlen_k;
+  problem.table_width = (seqlen_k + problem.page_size - 1) / problem.page_size;
+}
+
 /// Those that ship for any GPU; an H100 and an H200 have some of clusters beside them (specs/decode_sm90.yaml).
 inline std::vector<Variant> shipped(Operation operation) {
   const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";

@@ -1,6 +1,8 @@
 // Decode's problems, the choice of its kernels, and their launches.
 #include <doctest/doctest.h>
 
+#include <array>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -149,42 +151,48 @@ TEST_CASE("parts of many rows and few keys are merged within clusters, where a G
 }
 
 TEST_CASE("parts of few rows and few keys are merged within clusters, up to as many keys as that is faster for") {
-  const auto in_cluster = [&](int batch, int heads_kv, int head_dim, int seqlen_k, bool equal_lengths = true) {
+  struct Bound {
+    int batch;
+    int heads_kv;
+    int head_dim;
+    int most_keys;
+    bool equal_lengths = true;
+  };
+  constexpr std::array bounds{
+      // Clusters of six sequences of heads are 48 blocks, too few to read long ones at memory's speed.
+      Bound{3, 2, 128, 4096},
+      Bound{1, 7, 128, 16'384},
+      Bound{4, 8, 128, 16'384},
+      Bound{1, 7, 64, 8192},
+      Bound{2, 8, 64, 8192},
+      Bound{1, 17, 64, 4096},
+      Bound{1, 7, 256, 1024},
+      // Beyond a quarter of the multiprocessors clusters have few blocks.
+      Bound{11, 3, 128, 2048},
+      Bound{33, 2, 64, 2048},
+      // Rows that share lines of L2 are kept in step by other means.
+      Bound{4, 8, 96, 4096},
+      Bound{7, 1, 96, 16'384},
+      // One of several sequences may be long and the others short; the parts of one are alike.
+      Bound{4, 8, 128, 4096, false},
+      Bound{1, 8, 128, 16'384, false},
+  };
+  const auto in_cluster = [](const Bound& bound, int seqlen_k) {
     DecodeProblem problem = typical;
-    problem.batch = batch;
-    problem.heads_q = 4 * heads_kv;
-    problem.heads_kv = heads_kv;
-    problem.head_dim = head_dim;
-    problem.max_seqlen_k = seqlen_k;
-    problem.equal_lengths = equal_lengths;
+    set_sizes(problem, bound.batch, bound.heads_kv, bound.head_dim, seqlen_k);
+    problem.equal_lengths = bound.equal_lengths;
     return problem.clusters() == Clusters::measured;
   };
-  // Clusters of six sequences of heads are 48 blocks, too few to read long ones at memory's speed.
-  CHECK(in_cluster(3, 2, 128, 4096));
-  CHECK_FALSE(in_cluster(3, 2, 128, 4097));
-  CHECK(in_cluster(1, 7, 128, 16'384));
-  CHECK_FALSE(in_cluster(1, 7, 128, 16'385));
-  CHECK(in_cluster(1, 7, 64, 8192));
-  CHECK_FALSE(in_cluster(1, 7, 64, 8193));
-  CHECK(in_cluster(2, 8, 64, 8192));
-  CHECK_FALSE(in_cluster(1, 17, 64, 4097));
-  CHECK(in_cluster(1, 7, 256, 1024));
-  CHECK_FALSE(in_cluster(1, 7, 256, 1025));
-  CHECK(in_cluster(1, 7, 256, 256));
-  CHECK_FALSE(in_cluster(1, 7, 256, 255));
-  // Beyond a quarter of the multiprocessors clusters have few blocks, beyond half one.
-  CHECK(in_cluster(4, 8, 128, 16'384));
-  CHECK(in_cluster(11, 3, 128, 2048));
-  CHECK_FALSE(in_cluster(11, 3, 128, 2049));
-  CHECK(in_cluster(33, 2, 64, 2048));
-  CHECK_FALSE(in_cluster(67, 1, 64, 512));
-  // Rows that share lines of L2 are kept in step by other means.
-  CHECK(in_cluster(4, 8, 96, 4096));
-  CHECK_FALSE(in_cluster(4, 8, 96, 4097));
-  CHECK(in_cluster(7, 1, 96, 16'384));
-  // One of several sequences may be long and the others short; the parts of one are alike.
-  CHECK_FALSE(in_cluster(4, 8, 128, 4097, false));
-  CHECK(in_cluster(1, 8, 128, 16'384, false));
+  for (const Bound& bound : bounds) {
+    CAPTURE(bound.batch);
+    CAPTURE(bound.heads_kv);
+    CAPTURE(bound.head_dim);
+    CHECK(in_cluster(bound, bound.most_keys));
+    CHECK_FALSE(in_cluster(bound, bound.most_keys + 1));
+    CHECK(in_cluster(bound, 256));
+    CHECK_FALSE(in_cluster(bound, 255));
+  }
+  CHECK_FALSE(in_cluster({67, 1, 64, 0}, 512));  // beyond half of the multiprocessors
 }
 
 TEST_CASE("clusters of few rows are for what kernels of theirs ship for, on those GPUs that they were measured on") {

@@ -224,10 +224,7 @@ TEST_CASE("pages of one token are read by several parts of each sequence where o
   problem.equal_lengths = true;
   problem.page_size = 1;
   const auto splits = [&](int batch, int heads_kv, int head_dim, int seqlen_k) {
-    problem.batch = batch;
-    problem.heads_q = problem.heads_kv = heads_kv;
-    problem.head_dim = head_dim;
-    problem.max_seqlen_k = problem.table_width = seqlen_k;
+    set_sizes(problem, batch, heads_kv, head_dim, seqlen_k);
     return plan_of(problem).splits;
   };
   CHECK(splits(27, 4, 72, 752) == 2);
@@ -244,10 +241,7 @@ TEST_CASE("many sequences of few keys fall into parts, which are counted by the 
   problem.equal_lengths = true;
   problem.table_width = 1;
   const auto splits = [&](int batch, int heads_kv, int head_dim, int seqlen_k) {
-    problem.batch = batch;
-    problem.heads_q = problem.heads_kv = heads_kv;
-    problem.head_dim = head_dim;
-    problem.max_seqlen_k = problem.page_size = seqlen_k;
+    set_sizes(problem, batch, heads_kv, head_dim, seqlen_k);
     return plan_of(problem).splits;
   };
   CHECK(splits(17, 16, 72, 876) == 4);

@@ -48,16 +48,14 @@ int most_keys_in_clusters(const DecodeProblem& problem, long long sequences) {
   constexpr long long quarter_of_them = 32;          // more leave it two, beside which a quarter may be idle
   constexpr long long eighth_of_them = 16;
   constexpr long long enough_sequences = 7;  // whose clusters of eight read as fast as the whole GPU would
-  constexpr int line_columns = 64;
   constexpr int long_row = 128;
   if (sequences > half_of_multiprocessors) return 0;
   if (problem.head_dim > long_row) return 1024;  // its kernel takes as long for each row of up to 256
   if (sequences > quarter_of_them) return 2048;
-  const bool shares_lines = problem.head_dim % line_columns != 0 && problem.heads_kv > 1;
   const bool looks_up_each_key = problem.paged() && problem.page_multiple() == 1;
   // Lengths on the device alone may be those of one long sequence and short ones, of which clusters keep none busy.
-  if (sequences < enough_sequences || shares_lines || looks_up_each_key || !problem.one_length()) return 4096;
-  if (problem.head_dim > line_columns) return 16'384;
+  if (sequences < enough_sequences || problem.shares_lines() || looks_up_each_key || !problem.one_length()) return 4096;
+  if (problem.head_dim > DecodeProblem::line_columns) return 16'384;
   return sequences <= eighth_of_them ? 8192 : 4096;
 }
 

@@ -100,6 +100,11 @@ struct DecodeProblem {
   /// No sequence has more keys that count.
   [[nodiscard]] int longest_keys() const { return packed_keys ? std::min(max_seqlen_k, total_k) : max_seqlen_k; }
 
+  static constexpr int line_columns = 64;  ///< of K and V, whose bytes are a line of L2
+
+  /// Whether rows of keys are parts of such lines, which neighbouring heads share.
+  [[nodiscard]] bool shares_lines() const { return head_dim % line_columns != 0 && heads_kv > 1; }
+
   /// Queries of all heads that share a K/V head.
   [[nodiscard]] int rows() const { return seqlen_q * (heads_q / heads_kv); }
 

@@ -146,16 +146,9 @@ long long best_splits(const Variant& variant, const DecodeProblem& problem, long
   return best;
 }
 
-/// Whether rows of keys are parts of L2's lines, which neighbouring heads share.
-bool shares_lines(const DecodeProblem& problem) {
-  constexpr int line_columns = 64;
-  return problem.head_dim % line_columns != 0 && problem.heads_kv > 1;
-}
-
-/// Whether they are shorter than one.
+/// Whether rows that share lines of L2 are shorter than one.
 bool has_short_rows(const DecodeProblem& problem) {
-  constexpr int line_columns = 64;
-  return shares_lines(problem) && problem.head_dim < line_columns;
+  return problem.shares_lines() && problem.head_dim < DecodeProblem::line_columns;
 }
 
 /// Of sequences that are more than multiprocessors: whole ones, or so many that few rounds end together, where each
@@ -197,7 +190,7 @@ long long splits_in_step(const Variant& variant, const DecodeProblem& problem, c
   constexpr long long enough_rounds = 8;
   const long long blocks = blocks_at_once(variant, device);
   const long long keys = problem.longest_keys();
-  if (!shares_lines(problem) || keys < 3 * device.l2_bytes / (2 * key_bytes(problem) * rows)) return 0;
+  if (!problem.shares_lines() || keys < 3 * device.l2_bytes / (2 * key_bytes(problem) * rows)) return 0;
   const long long in_step = problem.head_dim > short_row ? 512 : rows <= blocks ? 256 : 400;
   long long splits = std::min(keys / std::max(in_step, keys_each_row * problem.rows()), most_rounds * blocks / rows);
   if (problem.paged() && problem.page_size < large_page) {
@@ -288,7 +281,7 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
                                                          : best_in_rounds(variant, problem, device, rows));
   }
   const long long parted = device.multiprocessors / rows * rows;
-  const bool in_step = may_be_alone && shares_lines(problem) && keep_up(parted, variant, problem, device);
+  const bool in_step = may_be_alone && problem.shares_lines() && keep_up(parted, variant, problem, device);
   return static_cast<int>(
       std::min(most, best_splits(variant, problem, rows, in_step ? device.multiprocessors : blocks)));
 }

@@ -24,8 +24,9 @@ ROOMS = ("guides", "examples", "generated", "runtime", "specs", "templates", "te
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(page for room in ROOMS for page in (ROOT / room).rglob("*.md"))]
 )
-#: Pages whose subject is what was measured or tried.
-FIGURES = {KEPT / "README.md", KEPT / "notes.md", *(ROOT / "templates").glob("*_sm*.md")}
+#: Pages whose subject is what was measured or tried: kept runs, and the notes of each template.
+NOTES = set((ROOT / "templates").glob("*.md")) - {ROOT / "templates" / "README.md"}
+FIGURES = {KEPT / "README.md", KEPT / "notes.md"} | NOTES
 
 BLOCK = re.compile(
     r"^```(?P<language>\w*)(?: (?P<source>[^\n]+))?\n(?P<text>.*?)^```$", re.M | re.S

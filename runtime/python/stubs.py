@@ -1,4 +1,4 @@
-"""Writes the type stubs of the package from its list of functions: python3 runtime/python/stubs.py
+"""Writes the type stubs of the package into a folder, from its list of functions, as a build does.
 
 A function's result depends on whether it is asked for the log-sum-exp, which takes three overloads to say: here, for
 type checkers and editors, and not in the modules themselves.
@@ -20,7 +20,7 @@ from attune._functions import FUNCTIONS, REQUIRED, Argument, Function, for_torch
 from attune._functions.entry import documentation
 
 HEADER = (
-    "# Written by runtime/python/stubs.py from attune/_functions: change that, not this file.\n"
+    "# Written by runtime/python/stubs.py from attune/_functions.\n"
 )
 
 #: What the bindings that attune/_expressions.py calls take after what those of the list of functions do.
@@ -164,4 +164,6 @@ def _passed_type(argument: Argument) -> str:
 
 if __name__ == "__main__":
     for path, text in stubs().items():
-        (PACKAGE / path).write_text(text)
+        written = Path(sys.argv[1], path)
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(text, encoding="utf-8")

@@ -5,7 +5,6 @@ the functions of attune.torch.
 """
 
 import ast
-import importlib.util
 import inspect
 import re
 from importlib.resources import files
@@ -20,7 +19,6 @@ from attune._functions import FUNCTIONS, OPERATORS, REQUIRED, SCHEMAS, binder, f
 from attune._functions.expressions import EXPRESSIONS
 
 PACKAGE = files("attune")
-STUBS = Path(__file__).parents[2] / "runtime" / "python" / "stubs.py"
 #: What the functions that attention traces may call.
 TRACED = {"exp2", "log2", "maximum", "minimum", "real", "select", "tanh"}
 #: What attune has beside: the tool's functions, and their results.
@@ -159,15 +157,6 @@ def test_the_stub_of_the_module_has_what_the_module_has():
     assert set(stub) == found
     for name, definition in stub.items():
         assert arguments_of(getattr(_attune, name)) == [one.arg for one in definition.args.args]
-
-
-def test_stubs_are_those_of_the_list():
-    """Else: python3 runtime/python/stubs.py"""
-    spec = importlib.util.spec_from_file_location("stubs", STUBS)
-    stubs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(stubs)
-    for path, text in stubs.stubs().items():
-        assert (PACKAGE / path).read_text() == text, path
 
 
 @each_function

@@ -66,20 +66,17 @@ TEST_CASE(
   std::uint64_t seed = 0;
   for (const auto& [score, mask] : named) {
     for (const Device& device : {emulator::device(), h200}) {
-      for (const bool any_order : {false, true}) {
-        ++seed;
-        BackwardCase one = dense({.batch = 1,
-                                  .heads_q = 2,
-                                  .heads_kv = 1,
-                                  .seqlen_q = seed % 3 == 0 ? 140 : 330,
-                                  .seqlen_k = 400,
-                                  .head_dim = head_dims.at(seed % head_dims.size())});
-        one.score = score;
-        one.mask = mask;
-        one.any_order = any_order;
-        one.has_dlse = any_order;
-        check(kernels, one, device, seed);
-      }
+      ++seed;
+      BackwardCase one = dense({.batch = 1,
+                                .heads_q = 2,
+                                .heads_kv = 1,
+                                .seqlen_q = seed % 3 == 0 ? 140 : 330,
+                                .seqlen_k = 400,
+                                .head_dim = head_dims.at(seed % head_dims.size())});
+      one.score = score;
+      one.mask = mask;
+      one.any_order = one.has_dlse = seed % 4 < 2;  // each order on each device, for others of the expressions
+      check(kernels, one, device, seed);
     }
   }
 }

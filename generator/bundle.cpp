@@ -76,7 +76,7 @@ std::string manifest_of(const Bundle& bundle) {
   for (const BundledTable& table : bundle.tables) tables.push_back({{"file", table.file}, {"text", table.text}});
   Json keys = Json::object();
   for (const Family& family : families()) keys[std::string{family.name}] = keys_line(family);
-  return Json{{"kernels", rows}, {"tuned", tables}, {"keys", keys}}.dump();
+  return json_text(Json{{"kernels", rows}, {"tuned", tables}, {"keys", keys}});
 }
 
 /// What a bundle is refused for.

@@ -29,6 +29,10 @@ std::string shown_as(const Json& value) {
   return text.size() <= shown ? text : text.substr(0, shown) + "...";
 }
 
+std::string json_text(const Json& value, int indent) {
+  return value.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
 std::optional<long long> whole_number(const Json& value, long long least, long long most) {
   if (!value.is_number_integer()) return std::nullopt;
   // Half of the unsigned ones are above all that are signed, and would be read as negative.
@@ -177,7 +181,8 @@ Json json_value(const Field& field, int value) {
 std::string json_line(const Json& object) {
   std::vector<std::string> parts;
   for (const auto& [key, value] : object.items()) {
-    parts.push_back(fmt::format("{}: {}", Json(key).dump(), value.is_object() ? json_line(value) : value.dump()));
+    parts.push_back(
+        fmt::format("{}: {}", json_text(Json(key)), value.is_object() ? json_line(value) : json_text(value)));
   }
   return fmt::format("{{{}}}", fmt::join(parts, ", "));
 }

@@ -18,6 +18,10 @@ using Json = nlohmann::ordered_json;
 /// A JSON value of a file as a message shows it: on one line, and short.
 std::string shown_as(const Json& value);
 
+/// A value as a file or an output has it, on one line or indented by so many spaces; what is no UTF-8 is replaced,
+/// since a path need not be UTF-8 and JSON must. In one place, as the library's writer and reader are slow to compile.
+std::string json_text(const Json& value, int indent = -1);
+
 /// The whole number that a value is, where it lies between both ends; one that no 64 bits hold does not wrap.
 std::optional<long long> whole_number(const Json& value, long long least, long long most);
 

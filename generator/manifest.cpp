@@ -24,7 +24,7 @@ std::string manifest_json(std::span<const Wanted> wanted) {
                        {"accumulator_registers", needs.accumulator_registers},
                        {"values", values_json(variant)}});
   }
-  return Json{{"kernels", kernels}}.dump(2) + "\n";
+  return json_text(Json{{"kernels", kernels}}, 2) + "\n";
 }
 
 }  // namespace attune

@@ -6,15 +6,12 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "generator/json_fields.hpp"
 #include "generator/spec.hpp"
 #include "generator/variant.hpp"
 
 namespace attune {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// One value of the field.
 Json value_schema(const Field& field) {
@@ -167,7 +164,7 @@ std::string json_schema() {
                     {"properties", properties},
                     {"allOf", per_family},
                     {"definitions", definitions}};
-  return schema.dump(2) + "\n";
+  return json_text(schema, 2) + "\n";
 }
 
 }  // namespace attune

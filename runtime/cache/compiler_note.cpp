@@ -6,10 +6,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "generator/hash.hpp"
+#include "generator/json_fields.hpp"
 #include "runtime/base/environment.hpp"
 #include "runtime/base/files.hpp"
 #include "runtime/cache/layout.hpp"
@@ -55,14 +55,14 @@ bool is_open_already() {
   return false;
 }
 
-nlohmann::json read_note(const Cache& cache) {
+Json read_note(const Cache& cache) {
   if (cache.root().empty()) return {};
   const cache::OpenedFolder folder = cache::open_version(cache.root());
   if (!folder.fd.open()) return {};
   const FileDescriptor file = open_file(folder.fd, note_file);
   const auto text = read_file(file, max_note_bytes);
   if (!text || !other_writers(file).empty()) return {};
-  return nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  return parse_json(*text);
 }
 
 }  // namespace
@@ -70,21 +70,21 @@ nlohmann::json read_note(const Cache& cache) {
 std::optional<std::string> noted_compiler(const Cache& cache) {
   if (is_open_already()) return std::nullopt;
   try {
-    const nlohmann::json note = read_note(cache);
+    const Json note = read_note(cache);
     if (!note.is_object() || note.at("surroundings").get<std::string>() != surroundings()) return std::nullopt;
     const std::string state = state_of(note.at("path").get<std::string>());
     if (state.empty() || note.at("state").get<std::string>() != state) return std::nullopt;
     return note.at("identity").get<std::string>();
-  } catch (const nlohmann::json::exception&) {
+  } catch (const Json::exception&) {
     return std::nullopt;  // not what Attune wrote
   }
 }
 
 void note_compiler(const Cache& cache, const Compiler& compiler) {
-  const nlohmann::json note = {{"surroundings", surroundings()},
-                               {"path", compiler.path()},
-                               {"state", state_of(compiler.path())},
-                               {"identity", compiler.identity()}};
+  const Json note = {{"surroundings", surroundings()},
+                     {"path", compiler.path()},
+                     {"state", state_of(compiler.path())},
+                     {"identity", compiler.identity()}};
   if (cache.root().empty() || !cache.refusal().empty() || read_note(cache) == note) return;
   try {
     const fs::path version = cache::version_folder(cache.root());
@@ -93,7 +93,7 @@ void note_compiler(const Cache& cache, const Compiler& compiler) {
     if (!lock) return;
     std::error_code ignored;
     fs::remove(version / note_file, ignored);
-    write_file(version / note_file, note.dump(2) + "\n");  // whoever reads half of it opens the library
+    write_file(version / note_file, json_text(note, 2) + "\n");  // whoever reads half of it opens the library
   } catch (const fs::filesystem_error&) {
     // A folder that cannot be written costs the opening of the library.
   }

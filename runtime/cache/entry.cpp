@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "generator/hash.hpp"
+#include "generator/json_fields.hpp"
 #include "runtime/cache/layout.hpp"
 
 namespace attune::cache {
@@ -29,7 +29,7 @@ const char* image_kind(const std::string& arch) { return arch == emulator_arch ?
 
 std::string image_file(const std::string& arch) { return fmt::format("kernel.{}", image_kind(arch)); }
 
-nlohmann::json meta_of(const CacheKey& key, const Source& source, const Compiled& compiled) {
+Json meta_of(const CacheKey& key, const Source& source, const Compiled& compiled) {
   const ResourceUsage& usage = compiled.usage;
   return {{"format", format_version},
           {"name", key.name},
@@ -48,8 +48,8 @@ nlohmann::json meta_of(const CacheKey& key, const Source& source, const Compiled
             {"serialized", usage.serialized}}}};
 }
 
-ResourceUsage usage_of(const nlohmann::json& meta) {
-  const nlohmann::json& usage = meta.at("usage");
+ResourceUsage usage_of(const Json& meta) {
+  const Json& usage = meta.at("usage");
   return {.registers = usage.at("registers").get<int>(),
           .static_shared_bytes = usage.at("static_shared_bytes").get<int>(),
           .stack_bytes = usage.at("stack_bytes").get<int>(),
@@ -74,7 +74,7 @@ std::optional<std::string> own_file(const FileDescriptor& file, const std::strin
 }
 
 /// The same, held against the size and checksum that the entry's meta.json states.
-std::string checked_file(const FileDescriptor& folder, const std::string& name, const nlohmann::json& stated,
+std::string checked_file(const FileDescriptor& folder, const std::string& name, const Json& stated,
                          std::string& problem) {
   auto bytes = own_file(open_file(folder, name), name, max_file_bytes, problem);
   if (!bytes) return {};
@@ -100,7 +100,7 @@ Entry read_files(const FileDescriptor& folder) {
   if (!text) return entry;
   if (struct stat status = {}; ::fstat(file.get(), &status) == 0) entry.last_use = time_of(status);
   try {
-    const nlohmann::json meta = nlohmann::json::parse(*text);
+    const Json meta = parse_json(*text);
     entry.key = {meta.at("name").get<std::string>(), meta.at("arch").get<std::string>(),
                  meta.at("hash").get<std::string>()};
     if (meta.at("format").get<int>() != format_version) entry.problem = "meta.json has another format";
@@ -110,7 +110,7 @@ Entry read_files(const FileDescriptor& folder) {
       const std::string& arch = entry.key.arch;
       entry.compiled.image = checked_file(folder, image_file(arch), meta.at(image_kind(arch)), entry.problem);
     }
-  } catch (const nlohmann::json::exception&) {
+  } catch (const Json::exception&) {
     entry.problem = "meta.json is not as Attune wrote it";
   }
   return entry;
@@ -134,7 +134,7 @@ Entry read_opened(const FileDescriptor& folder) {
 void write_entry(const fs::path& folder, const CacheKey& key, const Source& source, const Compiled& compiled) {
   write_file_durably(folder / source_file, source.text);
   write_file_durably(folder / image_file(key.arch), compiled.image);
-  write_file_durably(folder / meta_file, meta_of(key, source, compiled).dump(2) + "\n");
+  write_file_durably(folder / meta_file, json_text(meta_of(key, source, compiled), 2) + "\n");
   sync_folder(folder);
 }
 

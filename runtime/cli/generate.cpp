@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "generator/cost.hpp"
+#include "generator/json_fields.hpp"
 #include "generator/manifest.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/cli/command.hpp"
@@ -41,7 +42,7 @@ Exit generate(const GenerateOptions& options) {
                 {"refused", refusals_json(request)},
                 {"estimated_seconds", cost.seconds},
                 {"estimated_bytes", cost.bytes},
-                {"kernels", nlohmann::ordered_json::parse(manifest)["kernels"]}});
+                {"kernels", parse_json(manifest)["kernels"]}});
   } else {
     fmt::print("wrote {} ({}) and manifest.json to {}\n", counted(static_cast<long long>(sources.size()), "source"),
                bytes_text(static_cast<double>(bytes)), options.out);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "generator/files.hpp"
+#include "generator/json_fields.hpp"
 
 namespace attune::cli {
 namespace {
@@ -25,8 +26,7 @@ void round_numbers(nlohmann::ordered_json& json) {
 void print_json(const nlohmann::ordered_json& json) {
   nlohmann::ordered_json rounded = json;
   round_numbers(rounded);
-  // A path need not be UTF-8, JSON must be.
-  fmt::print("{}\n", rounded.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(rounded, 2));
 }
 
 nlohmann::ordered_json refusals_json(const Collection& request) {

@@ -57,7 +57,7 @@ std::string record_line(const Recorded& recorded) {
   };
   std::visit(add, recorded.problem);
   line["calls"] = recorded.calls;
-  return line.dump() + "\n";
+  return json_text(line) + "\n";
 }
 
 Result<std::vector<Recorded>> parse_record(std::string_view text, const std::string& file) {

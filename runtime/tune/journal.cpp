@@ -33,7 +33,7 @@ constexpr std::string_view sum_end = R"("})";
 constexpr std::size_t sum_digits = 32;
 
 std::string with_sum(const Json& line) {
-  std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json_text(line);
   const std::string sum = xxh3_hex(text);
   text.pop_back();
   return text.append(sum_begin).append(sum).append(sum_end);
@@ -98,7 +98,7 @@ Variant variant_of(const Json& object) {
     for (const auto& [key, value] : object.items()) {
       const Field* field = find_field(key);
       if (field == nullptr) continue;
-      const auto parsed = parse_value(*field, value.is_string() ? value.get<std::string>() : value.dump());
+      const auto parsed = parse_value(*field, value.is_string() ? value.get<std::string>() : json_text(value));
       if (!parsed) refuse(key.c_str(), value, accepted_values(*field));
       variant.*field->member = *parsed;
     }

@@ -1,8 +1,6 @@
 // attune bench: over the fake driver, what it launches and prints.
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/cli/machine.hpp"
 #include "tests/cli/tool.hpp"
 
@@ -34,7 +32,7 @@ TEST_CASE("bench times every kernel of a spec that serves a decode problem, in b
   const ToolResult result = attune_tool_on_fake_gpu({"bench", spec, "--decode", "--head-dim", "64", "--heads-q", "8",
                                                      "--heads-kv", "2", "--seqlen-k", "3000", "--json"});
   CHECK(result.exit_code == 0);
-  const json results = json::parse(result.out)["results"];
+  const json results = parsed_json(result.out)["results"];
   REQUIRE(results.size() == 2);  // none of head_dim 128, which pads more
   CHECK(results[0]["variant"] != results[1]["variant"]);
   for (const json& row : results) {

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "runtime/cache/cache.hpp"
 #include "tests/cli/tool.hpp"
@@ -46,7 +45,7 @@ TEST_CASE("cache list says how large a kernel is, when it was last used, and how
   CHECK(contains(text, "2026-01-03 10:00"));
   CHECK(contains(text, "2026-01-02 10:00"));
   CHECK(contains(text, "of at most 2.0 MB"));
-  const json listed = json::parse(attune_tool({"cache", "list", "--json"}, settings).out);
+  const json listed = parsed_json(attune_tool({"cache", "list", "--json"}, settings).out);
   CHECK(listed["limit"] == 2 << 20);
   REQUIRE(listed["entries"].size() == 2);
   CHECK(listed["entries"][0]["last_use"] == "2026-01-03T10:00:00Z");
@@ -59,11 +58,11 @@ TEST_CASE("cache prune removes what was not used for the longest time") {
   fill(root);
   const std::vector<std::string> settings{"ATTUNE_CACHE_DIR=" + root.string()};
   CHECK(contains(attune_tool({"cache", "prune", "--bytes", "1M"}, settings).out, "removed 0 kernels"));
-  const json pruned = json::parse(attune_tool({"cache", "prune", "--bytes", "3K", "--json"}, settings).out);
+  const json pruned = parsed_json(attune_tool({"cache", "prune", "--bytes", "3K", "--json"}, settings).out);
   CHECK(pruned["removed"] == 1);
   CHECK(pruned["bytes"] > 1000);
   CHECK(pruned["bytes_left"] > 1000);
-  const json listed = json::parse(attune_tool({"cache", "list", "--json"}, settings).out);
+  const json listed = parsed_json(attune_tool({"cache", "list", "--json"}, settings).out);
   REQUIRE(listed["entries"].size() == 1);
   CHECK(listed["entries"][0]["name"] == "new");
 }

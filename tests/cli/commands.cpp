@@ -1,8 +1,6 @@
 // Each subcommand on good input. What depends on the machine (a GPU, NVRTC) is held to the exit code for it.
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/cli/machine.hpp"
 #include "tests/cli/tool.hpp"
 
@@ -25,13 +23,13 @@ TEST_CASE("generate writes sources and a manifest, and says beforehand what they
   CHECK(result.exit_code == 0);
   CHECK(contains(result.out, "2 variants, 0 refused; about "));
   CHECK(contains(result.out, "wrote 2 sources"));
-  const json manifest = json::parse(std::ifstream(out / "manifest.json"));
+  const json manifest = parsed_json(attune::read_file(out / "manifest.json", 1 << 20).value());
   REQUIRE(manifest["kernels"].size() == 2);
   for (const json& kernel : manifest["kernels"]) {
     const std::filesystem::path source = out / std::string(kernel["source"]);
     CHECK(std::filesystem::file_size(source) > 1000);
   }
-  const json report = json::parse(attune_tool({"generate", quickstart, "--out", out.string(), "--json"}).out);
+  const json report = parsed_json(attune_tool({"generate", quickstart, "--out", out.string(), "--json"}).out);
   CHECK(report["variants"] == 2);
   CHECK(report["estimated_seconds"] > 0);
 }
@@ -81,7 +79,7 @@ TEST_CASE("compile prints resources and leaves cubins, with listings sources and
     return;
   }
   CHECK(result.exit_code == 0);
-  const json report = json::parse(result.out);
+  const json report = parsed_json(result.out);
   REQUIRE(report["kernels"].size() == 2);
   for (const json& kernel : report["kernels"]) {
     CHECK(kernel["registers"] > 0);
@@ -143,7 +141,7 @@ TEST_CASE("run in the emulator gives one verdict a kernel, and its bank conflict
                                            "--heads-q", "1",  "--seed",   "5",        "--json",     "--bank-conflicts"};
   const ToolResult result = attune_tool(arguments, {setting});
   CHECK_MESSAGE(result.exit_code == 0, result.err);
-  const json report = json::parse(result.out);
+  const json report = parsed_json(result.out);
   CHECK(report["device"] == "emulator");
   REQUIRE(report["checks"].size() == 2);
   for (const json& check : report["checks"]) {
@@ -160,7 +158,7 @@ TEST_CASE("run in the emulator gives one verdict a kernel, and its bank conflict
       CHECK_FALSE(line["source"].get<std::string>().empty());
     }
   }
-  const json cached = json::parse(attune_tool({"cache", "list", "--json"}, {setting}).out);
+  const json cached = parsed_json(attune_tool({"cache", "list", "--json"}, {setting}).out);
   CHECK(cached["entries"].size() == 2);
   for (const json& entry : cached["entries"]) CHECK(entry["arch"] == "emulator");
 }
@@ -173,7 +171,7 @@ TEST_CASE("run holds a kernel of the backward pass to the reference on the probl
   const ToolResult result = attune_tool({"run", spec, "--device", "emulator", "--json", "--heads-q", "4", "--heads-kv",
                                          "2", "--seqlen-q", "90", "--seqlen-k", "150"});
   CHECK_MESSAGE(result.exit_code == 0, result.err);
-  const json checks = json::parse(result.out)["checks"];
+  const json checks = parsed_json(result.out)["checks"];
   REQUIRE(checks.size() == 1);
   CHECK(checks[0]["ok"] == true);
   CHECK(checks[0]["error_over_tolerance"] > 0.01);
@@ -181,7 +179,7 @@ TEST_CASE("run holds a kernel of the backward pass to the reference on the probl
 }
 
 TEST_CASE("list gives one row for each embedded kernel") {
-  const json report = json::parse(attune_tool({"list", "--json"}).out);
+  const json report = parsed_json(attune_tool({"list", "--json"}).out);
   const ToolResult text = attune_tool({"list"});
   CHECK(text.exit_code == 0);
   for (const json& kernel : report["kernels"]) CHECK(contains(text.out, kernel["name"]));
@@ -191,7 +189,7 @@ TEST_CASE("explain names the variant that would serve, for a GPU that is not her
   const ToolResult result = attune_tool({"explain", "--dtype", "bf16", "--head-dim", "72", "--heads-q", "8",
                                          "--heads-kv", "2", "--seqlen-q", "100", "--arch", "sm_86", "--json"});
   CHECK(result.exit_code == 0);
-  const json report = json::parse(result.out);
+  const json report = parsed_json(result.out);
   CHECK(report["served"] == true);
   CHECK(report["shared_bytes"] <= 99 * 1024);
   CHECK(contains(report["variant"], "bf16"));
@@ -221,12 +219,12 @@ TEST_CASE("explain tells of a ragged batch which kernel computes its sequences o
     return attune_tool({"explain", "--gpu", "h200", "--batch", "65", "--heads-q", "32", "--heads-kv", "8", "--seqlen-q",
                         "2048", "--total-q", total_q, "--seqlen-k", "4096", "--page-size", "64", "--json"});
   };
-  const json mixed = json::parse(explained("2112").out);
+  const json mixed = parsed_json(explained("2112").out);
   CHECK(contains(mixed["problem"], "ragged tq2112"));
   CHECK(contains(mixed["variant"], "prefill_sm90"));
   CHECK(mixed["short_sequences"]["most_queries"] == 4);
   CHECK(contains(mixed["short_sequences"]["variant"], "decode_sm80"));
-  CHECK_FALSE(json::parse(explained("133120").out).contains("short_sequences"));  // as many as there may be
+  CHECK_FALSE(parsed_json(explained("133120").out).contains("short_sequences"));  // as many as there may be
   const ToolResult alone = attune_tool({"explain", "--total-k", "100"});
   CHECK(alone.exit_code == 2);
   CHECK(contains(alone.err, "--total-k requires --total-q"));
@@ -263,7 +261,7 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
   CHECK(contains(asked.out, "3 parts of each sequence, as asked for"));
   CHECK(contains(asked.out, "merged by "));
   CHECK_FALSE(contains(explained({"--splits", "1"}).out, "merged by "));
-  const json few_keys = json::parse(explained({"--page-size", "64", "--lengths-on-device", "--json"}).out);
+  const json few_keys = parsed_json(explained({"--page-size", "64", "--lengths-on-device", "--json"}).out);
   CHECK((few_keys["cluster"] > 1) == (few_keys["source"] == "ready"));  // for clusters kernels ship
   const ToolResult ragged =
       attune_tool({"explain", "--decode", "--arch", "sm_90", "--heads-q", "32", "--heads-kv", "8", "--batch", "2",
@@ -276,7 +274,7 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
       explained({"--seqlen-new", "1", "--rotary", "interleaved", "--softcap", "20", "--head-dim", "72"});
   CHECK(contains(appends.out, "softcap20 new1 interleaved64"));
   CHECK(contains(appends.out, "store_kv_bf16_w4_rotary_interleaved, grid 2 x 1 x 1, which stores the new keys"));
-  const json report = json::parse(explained({"--json"}).out);
+  const json report = parsed_json(explained({"--json"}).out);
   CHECK(report["served"] == true);
   CHECK(report["splits"] > 1);
   CHECK(report["parts"] == 2 * report["splits"].get<int>());
@@ -301,7 +299,7 @@ TEST_CASE("explain refuses an unsound problem by naming the field and the value"
 TEST_CASE("cache lists, verifies and clears the folder it is pointed at") {
   const TemporaryFolder folder;
   const std::string setting = "ATTUNE_CACHE_DIR=" + folder.path().string();
-  const json listed = json::parse(attune_tool({"cache", "list", "--json"}, {setting}).out);
+  const json listed = parsed_json(attune_tool({"cache", "list", "--json"}, {setting}).out);
   CHECK(listed["root"] == folder.path().string());
   CHECK(listed["entries"].empty());
   CHECK(attune_tool({"cache", "verify"}, {setting}).exit_code == 0);
@@ -313,7 +311,7 @@ TEST_CASE("doctor says for each part whether it is here and what to do") {
   const TemporaryFolder folder;
   const ToolResult result = attune_tool({"doctor", "--json"}, {"ATTUNE_CACHE_DIR=" + folder.path().string()});
   CHECK(result.exit_code == (has_gpu && has_nvrtc ? 0 : 3));
-  const json report = json::parse(result.out);
+  const json report = parsed_json(result.out);
   CHECK(report["findings"].size() == 7);
   for (const json& finding : report["findings"]) {
     CHECK(finding["remedy"].get<std::string>().empty() == finding["ok"].get<bool>());

@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/cli/machine.hpp"
 #include "tests/cli/tool.hpp"
 
@@ -37,7 +35,7 @@ TEST_CASE("compile counts tensor-core and local-memory instructions, or says tha
   }
   const TemporaryFolder folder;
   const std::string spec = folder.file("some.yaml", "template: prefill_sm90\nhead_dim: 64\nB_c: 64\n");
-  const json report = json::parse(attune_tool({"compile", spec, "--arch", "sm_90", "--json"}).out);
+  const json report = parsed_json(attune_tool({"compile", spec, "--arch", "sm_90", "--json"}).out);
   const json& kernel = report["kernels"].at(0);
   CHECK(kernel["spill_store_bytes"] == 0);
   if (!find_disassembler()) {

@@ -1,7 +1,6 @@
 // What a program reads on stdout where a command with --json ends before it has a result.
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -20,7 +19,7 @@ json error_of(const std::vector<std::string>& arguments, int exit_code, const st
   CAPTURE(command);
   const ToolResult result = attune_tool(arguments, environment);
   CHECK(result.exit_code == exit_code);
-  const json parsed = json::parse(result.out, nullptr, false);
+  const json parsed = parsed_json(result.out);
   REQUIRE_MESSAGE(parsed.contains("error"), result.out);
   const json error = parsed["error"];
   CHECK(parsed.size() == 1);

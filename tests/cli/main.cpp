@@ -56,6 +56,8 @@ ToolResult attune_tool_on_fake_gpu(const std::vector<std::string>& arguments) {
   return attune_tool(arguments, {"LD_LIBRARY_PATH=" + path});
 }
 
+nlohmann::json parsed_json(const std::string& text) { return nlohmann::json::parse(text, nullptr, false); }
+
 std::string source_file(const std::string& relative) { return std::string(ATTUNE_SOURCE_DIR) + "/" + relative; }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "runtime/cli/machine.hpp"
 #include "tests/cli/tool.hpp"
@@ -44,7 +43,7 @@ TEST_CASE("pack with NVRTC makes a cubin for each kernel and architecture, and l
   const ToolResult listed = attune_tool({"list", "--bundle", bundle});
   CHECK(listed.exit_code == 0);
   CHECK(contains(listed.out, "combine_bf16_d128_w8"));
-  const json list = json::parse(attune_tool({"list", "--bundle", bundle, "--json"}).out);
+  const json list = parsed_json(attune_tool({"list", "--bundle", bundle, "--json"}).out);
   REQUIRE(list["kernels"].size() == 4);
   CHECK(list["kernels"][0]["archs"] == json{"sm_80"});
   CHECK(list["kernels"][1]["archs"] == json{"sm_90"});
@@ -61,7 +60,7 @@ TEST_CASE("pack --tuned puts a table into the bundle, and the kernels that it na
   CHECK(packed.exit_code == 0);
   CHECK(contains(packed.out, "2 kernels, "));
   CHECK(contains(packed.out, "; tuned: tuned.yaml"));
-  const json list = json::parse(attune_tool({"list", "--bundle", bundle, "--json"}).out);
+  const json list = parsed_json(attune_tool({"list", "--bundle", bundle, "--json"}).out);
   CHECK(list["tables"] == json{"tuned.yaml"});
   CHECK(list["kernels"].size() == 2);
   CHECK(attune_tool({"pack", spec, "--tuned", spec, "-o", bundle}).exit_code == 2);
@@ -81,7 +80,7 @@ TEST_CASE("pack with nvcc makes a fatbin for each kernel, the same bytes each ti
     return;
   }
   CHECK(packed.exit_code == 0);
-  const json report = json::parse(packed.out);
+  const json report = parsed_json(packed.out);
   REQUIRE(report["kernels"].size() == 1);
   CHECK(report["kernels"][0]["archs"] == json{"sm_90"});
   CHECK(contains(report["compiler"], "nvcc"));
@@ -101,11 +100,11 @@ TEST_CASE("a bundle of the environment has the kernel that serves a problem") {
   const std::string bundle = (folder.path() / "kernels.attune").string();
   CHECK(attune_tool({"pack", spec, "-o", bundle, "--compiler", "nvrtc", "--arch", "sm_80"}).exit_code == 0);
   const std::vector<std::string> explain{"explain", "--head-dim", "64", "--causal", "--arch", "sm_80", "--json"};
-  const json with = json::parse(attune_tool(explain, {"ATTUNE_BUNDLES=" + bundle}).out);
+  const json with = parsed_json(attune_tool(explain, {"ATTUNE_BUNDLES=" + bundle}).out);
   CHECK(with.dump().find(own_name) != std::string::npos);
   CHECK(with["source"] == "ready");
   CHECK(with["frozen"] == json{{"variant", with["variant"]}});
-  CHECK(json::parse(attune_tool(explain).out).dump().find(own_name) == std::string::npos);
+  CHECK(parsed_json(attune_tool(explain).out).dump().find(own_name) == std::string::npos);
 }
 
 TEST_CASE("what cannot be packed or listed is exit 2 and nothing is written") {

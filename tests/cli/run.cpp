@@ -3,7 +3,6 @@
 
 #include <array>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "runtime/cli/machine.hpp"
 #include "tests/cli/tool.hpp"
@@ -25,7 +24,7 @@ TEST_CASE("run holds each kernel of the backward pass to the reference, with tho
     std::ofstream(spec) << text;
     const ToolResult result = attune_tool({"run", spec.string(), "--device", "emulator", "--json"});
     CHECK(result.exit_code == 0);
-    const json checks = json::parse(result.out)["checks"];
+    const json checks = parsed_json(result.out)["checks"];
     for (const json& check : checks) {
       CHECK(check["ok"] == true);
       CHECK(check["error_over_tolerance"] > 0.01);
@@ -57,7 +56,7 @@ TEST_CASE("scores that are nearly the lowest number weigh nothing, in every fami
                                                            "score: s + select(k <= max(p, 0), 0.0, -3.4e38)\n");
       const ToolResult result = attune_tool({"run", spec, "--device", "emulator", "--json"});
       CHECK(result.exit_code == 0);
-      CHECK_MESSAGE(json::parse(result.out)["checks"][0]["ok"] == true, result.err);
+      CHECK_MESSAGE(parsed_json(result.out)["checks"][0]["ok"] == true, result.err);
     }
   }
 }
@@ -85,7 +84,7 @@ TEST_CASE("a score of -inf is a key that is not seen, in every family, and rows 
     arguments.emplace_back(decodes ? "6" : "140");
     const ToolResult result = attune_tool(arguments);
     CHECK(result.exit_code == 0);
-    CHECK_MESSAGE(json::parse(result.out)["checks"][0]["ok"] == true, result.err);
+    CHECK_MESSAGE(parsed_json(result.out)["checks"][0]["ok"] == true, result.err);
   }
 }
 
@@ -97,7 +96,7 @@ TEST_CASE("run emulates kernels for compute capability 9.0 as those for others")
                          "P_residual_keys: 16\ncausal: [false, true]\nragged: [false, true]\n";
   const ToolResult result = attune_tool({"run", spec.string(), "--device", "emulator", "--json"});
   CHECK(result.exit_code == 0);
-  const json report = json::parse(result.out);
+  const json report = parsed_json(result.out);
   CHECK(report["device"] == "emulator");
   CHECK(report["checks"].size() == 4);
   for (const json& check : report["checks"]) {
@@ -113,7 +112,7 @@ TEST_CASE("run holds decode kernels to the reference, on small problems or on th
                          "paged: [false, true]\nsoftcap: true\nrotary: [none, halves]\n";
   const ToolResult small = attune_tool({"run", spec.string(), "--device", "emulator", "--json"});
   CHECK(small.exit_code == 0);
-  const json report = json::parse(small.out);
+  const json report = parsed_json(small.out);
   for (const json& check : report["checks"]) {
     CHECK(check["ok"] == true);
     CHECK(check["problems"] == 5);
@@ -123,7 +122,7 @@ TEST_CASE("run holds decode kernels to the reference, on small problems or on th
   const ToolResult one = attune_tool({"run", spec.string(), "--device", "emulator", "--heads-q", "4", "--heads-kv", "2",
                                       "--seqlen-k", "100", "--json"});
   CHECK(one.exit_code == 0);
-  const json of_one = json::parse(one.out);
+  const json of_one = parsed_json(one.out);
   for (const json& check : of_one["checks"]) CHECK(check["problems"] == 1);
   const ToolResult unsound = attune_tool({"run", spec.string(), "--device", "emulator", "--seqlen-q", "17"});
   CHECK(unsound.exit_code == 2);
@@ -144,7 +143,7 @@ TEST_CASE("run takes a window's width and a soft cap, which no spec says, and a 
                               "template: decode_sm80\nhead_dim: 64\nsoftcap: true\n"}) {
     const ToolResult result = run(limited, {"--window-left", "40", "--window-right", "0", "--softcap", "5"});
     CHECK(result.exit_code == 0);
-    const json check = json::parse(result.out)["checks"][0];
+    const json check = parsed_json(result.out)["checks"][0];
     CHECK(check["problems"] == 1);
     CHECK(check["error_over_tolerance"] > 0);
     const ToolResult unsound = run(limited, {"--window-left", "-2"});
@@ -155,7 +154,7 @@ TEST_CASE("run takes a window's width and a soft cap, which no spec says, and a 
                                 "template: decode_sm80\nhead_dim: 64\nscore: s + 0.5 * h\nsink: true\n"}) {
     const ToolResult result = run(expressed, {"--heads-q", "2", "--seqlen-q", "3", "--seqlen-k", "70"});
     CHECK(result.exit_code == 0);
-    CHECK(json::parse(result.out)["checks"][0]["problems"] == 1);
+    CHECK(parsed_json(result.out)["checks"][0]["problems"] == 1);
   }
   const ToolResult unserved =
       run("template: prefill_sm80\nhead_dim: 64\nB_c: 64\n", {"--window-left", "40", "--softcap", "5"});

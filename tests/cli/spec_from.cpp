@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "tests/cli/tool.hpp"
 
@@ -54,13 +53,13 @@ nlohmann::json specs_from(const TemporaryFolder& folder, const std::string& file
   const ToolResult made = attune_tool(arguments);
   CAPTURE(made.err);
   REQUIRE(made.exit_code == 0);
-  auto json = nlohmann::json::parse(made.out);
+  auto json = parsed_json(made.out);
   std::vector<std::string> generate{"generate", "--out", (folder.path() / "kernels").string(), "--json"};
   for (const auto& spec : json["specs"]) generate.push_back(out + "/" + spec["name"].get<std::string>());
   const ToolResult generated = attune_tool(generate);
   CAPTURE(generated.err);
   REQUIRE(generated.exit_code == 0);
-  CHECK(nlohmann::json::parse(generated.out)["variants"] == json["kernels"].size());
+  CHECK(parsed_json(generated.out)["variants"] == json["kernels"].size());
   return json;
 }
 
@@ -130,7 +129,7 @@ TEST_CASE("records of several processes add up") {
   const ToolResult result = attune_tool(
       {"spec-from", folder.file("a.jsonl", record), folder.file("b.jsonl", record), "--arch", "sm_90", "--json"});
   CHECK(result.exit_code == 0);
-  const auto json = nlohmann::json::parse(result.out);
+  const auto json = parsed_json(result.out);
   CHECK(json["problems"] == 2);
   CHECK(json["calls"] == 6402);
   CHECK(json["from"].size() == 2);
@@ -174,7 +173,7 @@ TEST_CASE("a window that the config switches off is none, others have kernels be
   const nlohmann::json mistral = specs_from(folder, folder.file("mistral.json", mistral_7b), {"--arch", "sm_80"});
   CHECK(kernels_with(mistral, "window") == 1);
   CHECK(kernels_with(mistral, "causal") == 1);
-  nlohmann::json layers = nlohmann::json::parse(mistral_7b);
+  nlohmann::json layers = parsed_json(mistral_7b);
   layers["layer_types"] = {"full_attention", "full_attention"};
   CHECK(kernels_with(specs_from(folder, folder.file("full.json", layers.dump()), {"--arch", "sm_80"}), "window") == 0);
   layers["layer_types"] = {"full_attention", "sliding_attention", "linear_attention"};

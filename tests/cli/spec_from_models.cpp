@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "tests/cli/tool.hpp"
 
@@ -28,7 +27,7 @@ Said spec_from(const std::string& config) {
   const ToolResult result = attune_tool({"spec-from", file, "--arch", "sm_90", "--json"});
   CHECK(text.exit_code == result.exit_code);
   Said said{.exit_code = text.exit_code, .out = text.out, .err = text.err, .model = nullptr};
-  const json printed = json::parse(result.out);
+  const json printed = parsed_json(result.out);
   if (printed.contains("models")) said.model = printed["models"][0];
   return said;
 }

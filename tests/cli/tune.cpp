@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "runtime/choice/tuned.hpp"
@@ -43,7 +42,7 @@ TEST_CASE("the plan of all 51 problems fits the time that a GPU is there for") {
       {"tune", source_file("specs/tune/prefill_sm90.yaml"), source_file("specs/tune/decode.yaml"), "--cases", "prefill",
        "--cases", "gqa", "--cases", "decode", "--dry-run", "--arch", "sm_90", "--jobs", "16", "--json"});
   REQUIRE(result.exit_code == 0);
-  const auto plan = nlohmann::json::parse(result.out);
+  const auto plan = parsed_json(result.out);
   CHECK(plan["problems"].size() == 51);
   MESSAGE(plan["variants"].get<int>(), " variants, ", plan["compile_seconds"].get<double>(), " s to compile, ",
           plan["measuring_seconds"].get<double>(), " s to measure");
@@ -58,7 +57,7 @@ TEST_CASE("the plan reckons with the speed of the GPU that it is for") {
     const ToolResult result =
         attune_tool({"tune", source_file("specs/tune/" + spec), "--cases", cases, "--dry-run", "--gpu", gpu, "--json"});
     REQUIRE(result.exit_code == 0);
-    return nlohmann::json::parse(result.out)["measuring_seconds"].get<double>();
+    return parsed_json(result.out)["measuring_seconds"].get<double>();
   };
   // Of memory, 4.8 TB/s beside 3.35 and 2.0, and a launch's own time.
   const double h200 = measuring("h200", "decode.yaml", "decode");
@@ -80,7 +79,7 @@ TEST_CASE("the plan for gradients has each of 16 shapes in both modes, with cand
                                          "--dry-run", "--gpu", "h200", "--jobs", "14", "--json"});
   CHECK(result.err == "");
   REQUIRE(result.exit_code == 0);
-  const auto plan = nlohmann::json::parse(result.out);
+  const auto plan = parsed_json(result.out);
   REQUIRE(plan["problems"].size() == 32);
   CHECK(plan["problems"][0]["problem"] == "backward bf16 d64 b16 hq32 hk32 lq1024 lk1024");
   CHECK(plan["problems"][31]["problem"] == "backward bf16 d128 b2 hq32 hk8 lq8192 lk8192 causal any_order");
@@ -97,7 +96,7 @@ TEST_CASE("the suite paged is the suite decode in pages") {
         {"tune", source_file("specs/tune/decode.yaml"), "--cases", suite, "--dry-run", "--arch", "sm_90", "--json"});
     REQUIRE(result.exit_code == 0);
     std::vector<std::string> texts;
-    const auto plan = nlohmann::json::parse(result.out);
+    const auto plan = parsed_json(result.out);
     for (const auto& problem : plan["problems"]) texts.push_back(problem["problem"]);
     return texts;
   };
@@ -141,7 +140,7 @@ TEST_CASE("a record gives the problems it has: the most called first, each once,
        source_file("specs/tune/backward_sm90.yaml"), "--problems", record, "--dry-run", "--arch", "sm_90", "--json"});
   CHECK(result.err == "");
   REQUIRE(result.exit_code == 0);
-  const auto plan = nlohmann::json::parse(result.out);
+  const auto plan = parsed_json(result.out);
   REQUIRE(plan["problems"].size() == 3);
   CHECK(contains(plan["problems"][0]["problem"].get<std::string>(), "decode bf16 d128 b8 hq32 hk8 lq1 lk4096"));
   CHECK(contains(plan["problems"][1]["problem"].get<std::string>(), "lq900 lk900 causal ragged tq2000 tk2000"));
@@ -191,7 +190,7 @@ TEST_CASE("shards divide the problems without a rest") {
   for (const char* shard : {"0/3", "1/3", "2/3"}) {
     const ToolResult result = attune_tool({"tune", source_file("specs/tune/decode.yaml"), "--cases", "decode",
                                            "--dry-run", "--arch", "sm_90", "--shard", shard, "--json"});
-    if (result.exit_code == 0) all += nlohmann::json::parse(result.out)["problems"].size();
+    if (result.exit_code == 0) all += parsed_json(result.out)["problems"].size();
   }
   CHECK(all == 11);
 }

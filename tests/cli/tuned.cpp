@@ -1,7 +1,6 @@
 // attune explain with a tuned table: the row that decides, or why none does.
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -34,7 +33,7 @@ TEST_CASE("explain names the tuned row that decides, its distance and its gain")
   CHECK(contains(told.out, "bf16 d128 b2 hq16 hk16 lq4096 lk4096 causal"));
   std::vector<std::string> arguments = near;
   arguments.emplace_back("--json");
-  const json report = json::parse(attune_tool(arguments, {variable}).out);
+  const json report = parsed_json(attune_tool(arguments, {variable}).out);
   CHECK(report["tuned"]["distance"] == doctest::Approx(1.5));
   CHECK(report["tuned"]["variant"] == "prefill_sm90_bf16_d128_r128_c128_s2_causal");
   CHECK(report["tuned"]["default_microseconds"] == 440);
@@ -43,7 +42,7 @@ TEST_CASE("explain names the tuned row that decides, its distance and its gain")
   const std::vector<std::string> decode{"explain",    "--decode",  "--arch",     "sm_90",      "--batch",
                                         "8",          "--heads-q", "32",         "--heads-kv", "8",
                                         "--seqlen-k", "8192",      "--head-dim", "128",        "--json"};
-  CHECK(json::parse(attune_tool(decode, {variable}).out)["tuned"]["distance"] == 0);
+  CHECK(parsed_json(attune_tool(decode, {variable}).out)["tuned"]["distance"] == 0);
 }
 
 TEST_CASE("explain names the launches of gradients, and the tuned row that decides on the middle one") {
@@ -55,7 +54,7 @@ TEST_CASE("explain names the launches of gradients, and the tuned row that decid
     arguments.insert(arguments.end(), more.begin(), more.end());
     return attune_tool(arguments, {variable});
   };
-  const json report = json::parse(with(fixed, {"--any-order", "--json"}).out);
+  const json report = parsed_json(with(fixed, {"--any-order", "--json"}).out);
   CHECK(report["tuned"]["distance"] == doctest::Approx(1.5));
   CHECK(report["tuned"]["variant"] == "backward_sm90_bf16_d128_r64_c64_s2");
   CHECK(report["tuned"]["used"] == (report["variant"] == report["tuned"]["variant"]));

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "generator/family_checks.hpp"
+#include "templates/backward_params.h"
 
 namespace attune {
 namespace {
@@ -11,7 +12,7 @@ constexpr int lanes = 32;           // threads of a warp
 constexpr int mma_rows = 16;        // rows of an m16n8k16 tile, and its depth
 constexpr int max_registers = 255;  // of a thread
 constexpr int block_registers = 65536;
-constexpr int padded_rows = 128;     // ATTUNE_BACKWARD_ROWS
+constexpr int padded_rows = ATTUNE_BACKWARD_ROWS;
 constexpr int statistics_bytes = 8;  // of a row: LSE and D
 
 /// As prefill_sm80 has it: what addresses and fragments in flight take beside the accumulators.

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "generator/family_checks.hpp"
+#include "templates/backward_params.h"
 
 namespace attune {
 namespace {
@@ -16,7 +17,7 @@ constexpr int panel_columns = 64;     // 128 bytes, the swizzle's row
 constexpr int sums_bytes = 4;         // of an element of dQ, in fp32
 constexpr int ring_stage_bytes = 16;  // a full and an empty mbarrier
 constexpr int alignment = 1024;       // of panels; shared memory starts anywhere
-constexpr int padded_rows = 128;      // ATTUNE_BACKWARD_ROWS
+constexpr int padded_rows = ATTUNE_BACKWARD_ROWS;
 
 constexpr std::array head_dims{64, 96, 128, 192, 256};
 constexpr int most_columns_of_own_keys = 128;  // of whose gradients a warpgroup can hold all

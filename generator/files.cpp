@@ -10,6 +10,7 @@
 #include <iterator>
 #include <random>
 #include <system_error>
+#include <utility>
 
 namespace attune {
 namespace {
@@ -80,6 +81,23 @@ void write_into(const path& file, std::string_view bytes) {
 std::string read_bytes(const path& file) {
   std::ifstream stream(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+Result<std::string> read_named(const path& file, std::size_t most, std::string_view wanted) {
+  const auto problem = [&](std::string what, std::string_view fix) {
+    return Result<std::string>{.value = {}, .problems = {{{file.string(), 0, 0}, std::move(what), std::string(fix)}}};
+  };
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(status)) return problem("there is no such file", wanted);
+  if (std::filesystem::is_directory(status)) return problem("this is a folder", wanted);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return problem("the file cannot be read", "check its permissions");
+  std::string text(most + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad()) return problem("reading the file failed", "check the disk");
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return {.value = std::move(text), .problems = {}};
 }
 
 void write_bytes(const path& file, std::string_view bytes) {

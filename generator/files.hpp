@@ -1,18 +1,24 @@
 // Files as the build reads and writes them.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "generator/diagnostic.hpp"
 #include "generator/emit.hpp"
 
 namespace attune {
 
 /// The bytes of a file; "" where there is none.
 std::string read_bytes(const std::filesystem::path& file);
+
+/// What a file that somebody named holds: up to `most` bytes, and one more where there is more, as a device or a pipe
+/// may have no end. Where it cannot be read, a problem; `wanted` says what was to be named: "a path to a .yaml spec".
+Result<std::string> read_named(const std::filesystem::path& file, std::size_t most, std::string_view wanted);
 
 /// Writes beside, then renames: nobody meets half a file. Links are followed; a file that is replaced leaves its
 /// permissions to the new one. A device, a terminal or a pipe is written into instead. Throws

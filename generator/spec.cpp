@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <iterator>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "generator/expression/parse.hpp"
 #include "generator/expression/pool.hpp"
+#include "generator/files.hpp"
 #include "generator/hints.hpp"
 #include "generator/problem_list.hpp"
 #include "generator/yaml_tree.hpp"
@@ -445,42 +444,24 @@ class SpecReader {
   std::vector<expression::Parameter> params_;
 };
 
-Result<Spec> whole_file_problem(const std::string& file, std::string what, std::string fix) {
-  Result<Spec> result;
-  result.problems.push_back({{file, 0, 0}, std::move(what), std::move(fix)});
-  return result;
-}
-
-Result<Spec> too_large(const std::string& file) {
-  return whole_file_problem(file, fmt::format("the file is larger than {} bytes", max_spec_bytes),
-                            "a spec is a page of text; is this one?");
-}
-
 }  // namespace
 
 Result<Spec> parse_spec(std::string_view text, const std::string& file) {
-  if (text.size() > max_spec_bytes) return too_large(file);
+  if (text.size() > max_spec_bytes) {
+    return {{},
+            {{{file, 0, 0},
+              fmt::format("the file is larger than {} bytes", max_spec_bytes),
+              "a spec is a page of text; is this one?"}}};
+  }
   Result<YamlNode> tree = parse_yaml(text, file, max_spec_depth);
   if (!tree.ok()) return {{}, std::move(tree.problems)};
   return SpecReader(text, file).read(tree.value);
 }
 
 Result<Spec> read_spec(const std::filesystem::path& path) {
-  const std::string file = path.string();
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status))
-    return whole_file_problem(file, "there is no such file", "a path to a .yaml spec");
-  if (std::filesystem::is_directory(status))
-    return whole_file_problem(file, "this is a folder", "a path to a .yaml spec");
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return whole_file_problem(file, "the file cannot be read", "check its permissions");
-  // A device or a pipe may have no end: read no more than it takes to know that it is too large.
-  std::string text(max_spec_bytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) return whole_file_problem(file, "reading the file failed", "check the disk");
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  return parse_spec(text, file);
+  Result<std::string> text = read_named(path, max_spec_bytes, "a path to a .yaml spec");
+  if (!text.ok()) return {{}, std::move(text.problems)};
+  return parse_spec(text.value, path.string());
 }
 
 }  // namespace attune

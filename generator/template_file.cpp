@@ -9,18 +9,6 @@ namespace {
 
 constexpr std::string_view blanks = " \t\r";
 
-/// Where a string or character literal that starts at `start` ends (after its closing quote).
-std::size_t literal_end(std::string_view text, std::size_t start) {
-  for (std::size_t i = start + 1; i < text.size() && text[i] != '\n'; ++i) {
-    if (text[i] == '\\') {
-      ++i;
-    } else if (text[i] == text[start]) {
-      return i + 1;
-    }
-  }
-  return std::min(start + 1, text.size());
-}
-
 /// Where the comment that starts at `start` ends.
 std::size_t comment_end(std::string_view text, std::size_t start) {
   if (text[start + 1] == '/') return std::min(text.find('\n', start), text.size());
@@ -59,6 +47,17 @@ std::vector<std::string_view> split_lines(std::string_view text) {
 }
 
 }  // namespace
+
+std::size_t literal_end(std::string_view text, std::size_t start) {
+  for (std::size_t i = start + 1; i < text.size() && text[i] != '\n'; ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == text[start]) {
+      return i + 1;
+    }
+  }
+  return std::min(start + 1, text.size());
+}
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 

@@ -83,6 +83,9 @@ std::optional<Directive> directive_of(std::string_view line);
 /// The identifier or number that starts there; may be empty.
 std::string_view word_at(std::string_view text, std::size_t start);
 
+/// Where a string or character literal that starts at `start` ends (after its closing quote).
+std::size_t literal_end(std::string_view text, std::size_t start);
+
 /// `text` without blanks at both ends.
 std::string_view trimmed(std::string_view text);
 

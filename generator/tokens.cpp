@@ -18,12 +18,6 @@ std::size_t directive_end(std::string_view code, std::size_t start) {
   return end;
 }
 
-std::size_t literal_end(std::string_view code, std::size_t start) {
-  std::size_t i = start + 1;
-  while (i < code.size() && code[i] != code[start]) i += code[i] == '\\' ? 2 : 1;
-  return std::min(i + 1, code.size());
-}
-
 bool is_opening(const Token& token) { return token.is("(") || token.is("[") || token.is("{"); }
 bool is_closing(const Token& token) { return token.is(")") || token.is("]") || token.is("}"); }
 

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <optional>
 #include <utility>
 
 #include "generator/arch.hpp"
 #include "generator/check.hpp"
+#include "generator/files.hpp"
 #include "generator/json_fields.hpp"
 #include "generator/need.hpp"
 #include "generator/problem_list.hpp"
@@ -177,10 +177,6 @@ class TunedReader {
   Result<TunedFile> result_;
 };
 
-Result<std::string> whole_file_problem(const std::string& file, std::string what, std::string fix) {
-  return {.value = {}, .problems = {{{file, 0, 0}, std::move(what), std::move(fix)}}};
-}
-
 }  // namespace
 
 Result<TunedFile> parse_tuned_file(std::string_view text, const std::string& file) {
@@ -188,20 +184,7 @@ Result<TunedFile> parse_tuned_file(std::string_view text, const std::string& fil
 }
 
 Result<std::string> read_tuned_text(const std::filesystem::path& path) {
-  const std::string file = path.string();
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  constexpr const char* wanted = "a path to a table of tuned problems";
-  if (!std::filesystem::exists(status)) return whole_file_problem(file, "there is no such file", wanted);
-  if (std::filesystem::is_directory(status)) return whole_file_problem(file, "this is a folder", wanted);
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return whole_file_problem(file, "the file cannot be read", "check its permissions");
-  // A device or a pipe may have no end: read no more than it takes to know that it is too large.
-  std::string text(max_tuned_bytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) return whole_file_problem(file, "reading the file failed", "check the disk");
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  return {.value = std::move(text), .problems = {}};
+  return read_named(path, max_tuned_bytes, "a path to a table of tuned problems");
 }
 
 std::string tuned_file_text(const TunedFile& file) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace attune {
 namespace {
@@ -43,6 +44,13 @@ std::uint16_t to_storage(Dtype dtype, float value) {
 float from_storage(Dtype dtype, std::uint16_t bits) {
   if (dtype == Dtype::fp16) return from_fp16(bits);
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+double storage_ulp(Dtype dtype, double magnitude) {
+  const int fraction_bits = dtype == Dtype::bf16 ? 7 : 10;
+  const int smallest_exponent = dtype == Dtype::bf16 ? -126 : -14;
+  const int exponent = magnitude > 0 ? std::max(std::ilogb(magnitude), smallest_exponent) : smallest_exponent;
+  return std::ldexp(1.0, exponent - fraction_bits);
 }
 
 }  // namespace attune

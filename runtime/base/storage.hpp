@@ -11,4 +11,7 @@ namespace attune {
 std::uint16_t to_storage(Dtype dtype, float value);
 float from_storage(Dtype dtype, std::uint16_t bits);
 
+/// The distance between neighbouring storage values at this magnitude.
+double storage_ulp(Dtype dtype, double magnitude);
+
 }  // namespace attune

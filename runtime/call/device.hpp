@@ -2,6 +2,7 @@
 #pragma once
 
 #include <compare>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,6 +57,10 @@ Device device_of(const Arch& arch);
 
 /// The thread blocks of a launch; they start with x running fastest, then y.
 struct Grid {
+  /// What it may have along x, and along y and z (CUDA programming guide 13, "Compute Capabilities").
+  static constexpr long long max_x = std::numeric_limits<int>::max();
+  static constexpr long long max_yz = 65535;
+
   unsigned x = 0;
   unsigned y = 0;
   unsigned z = 0;

@@ -5,11 +5,9 @@
 #include <cstring>
 #include <limits>
 
-namespace attune::emulator {
+#include "runtime/emulator/copies.hpp"
 
-namespace {
-constexpr std::uint64_t longest_flight = 400;  // ticks, as for cp.async
-}  // namespace
+namespace attune::emulator {
 
 void BoxStores::reset(std::uint64_t seed) {
   random_ = Random(seed);

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-namespace attune::emulator {
+#include "runtime/emulator/copies.hpp"
 
-namespace {
-constexpr std::uint64_t longest_flight = 400;  // ticks, as for cp.async
-}  // namespace
+namespace attune::emulator {
 
 void BulkCopies::reset(std::uint64_t seed) {
   random_ = Random(seed);

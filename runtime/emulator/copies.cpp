@@ -4,11 +4,6 @@
 
 namespace attune::emulator {
 
-namespace {
-// Collectives of a block: some copies land within a few instructions, some much later.
-constexpr std::uint64_t longest_flight = 400;
-}  // namespace
-
 void Copies::reset(std::uint64_t seed) {
   random_ = Random(seed);
   now_ = 0;

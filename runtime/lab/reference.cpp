@@ -156,12 +156,6 @@ Softmax<T> softmax(std::vector<T> s) {
   return result;
 }
 
-HostTensor from_row(const HostTensor& tensor, int row) {
-  HostTensor result = tensor;
-  result.data += row * tensor.stride_seq;
-  return result;
-}
-
 /// The rows of one sequence in the pages that its table names, seqlen_k x heads_kv x head_dim.
 std::vector<std::uint16_t> gathered(const Problem& one, const HostTensor& cache, int head_dim,
                                     const std::int32_t* table) {
@@ -204,14 +198,6 @@ ReferenceOutput by_sequence(const Problem& problem, const Sequences& sequences, 
     }
   }
   return output;
-}
-
-/// The distance between neighbouring storage values at this magnitude.
-double storage_ulp(Dtype dtype, double magnitude) {
-  const int fraction_bits = dtype == Dtype::bf16 ? 7 : 10;
-  const int smallest_exponent = dtype == Dtype::bf16 ? -126 : -14;
-  const int exponent = magnitude > 0 ? std::max(std::ilogb(magnitude), smallest_exponent) : smallest_exponent;
-  return std::ldexp(1.0, exponent - fraction_bits);
 }
 
 }  // namespace
@@ -265,7 +251,7 @@ ReferenceOutput ragged_attention(AttentionFunction& attention, const Problem& pr
     const int first_key = sequences.cu_seqlens_k[i];
     one.seqlen_k = sequences.cu_seqlens_k[i + 1] - first_key;
     if (!sequences.seqused_k.empty()) one.seqlen_k = std::min(one.seqlen_k, sequences.seqused_k[i]);
-    return attention(one, from_row(q, first_row), from_row(k, first_key), from_row(v, first_key), scale, 0,
+    return attention(one, q.from_row(first_row), k.from_row(first_key), v.from_row(first_key), scale, 0,
                      usual_mask(problem.dropout).from(static_cast<int>(i), problem.heads_q));
   });
 }

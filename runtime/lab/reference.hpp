@@ -19,6 +19,11 @@ struct HostTensor {
   long long stride_batch = 0;
   long long stride_seq = 0;
   long long stride_head = 0;
+
+  /// The same without the rows before this one.
+  [[nodiscard]] HostTensor from_row(int row) const {
+    return {data + row * stride_seq, stride_batch, stride_seq, stride_head};
+  }
 };
 
 /// O as batch x seqlen_q x heads_q x head_dim of V (contiguous) and LSE as batch x heads_q x seqlen_q, natural log.

@@ -197,19 +197,6 @@ Gradients gradients_in(const Problem& problem, const GradientInputs& inputs, int
   return result;
 }
 
-HostTensor from_row(HostTensor tensor, int row) {
-  tensor.data += row * tensor.stride_seq;
-  return tensor;
-}
-
-/// The distance between neighbouring storage values at this magnitude.
-double storage_ulp(Dtype dtype, double magnitude) {
-  const int fraction_bits = dtype == Dtype::bf16 ? 7 : 10;
-  const int smallest_exponent = dtype == Dtype::bf16 ? -126 : -14;
-  const int exponent = magnitude > 0 ? std::max(std::ilogb(magnitude), smallest_exponent) : smallest_exponent;
-  return std::ldexp(1.0, exponent - fraction_bits);
-}
-
 /// What sums in fp32 of up to some hundred terms may be off by, of the sum of their magnitudes.
 constexpr double fp32_error = 0x1p-20;
 
@@ -246,10 +233,10 @@ Gradients ragged_gradients(GradientFunction& gradients, const Problem& problem, 
       dlse.insert(dlse.end(), row + first, row + end);
     }
     const Gradients own = gradients(one,
-                                    {.q = from_row(inputs.q, first),
-                                     .k = from_row(inputs.k, first_key),
-                                     .v = from_row(inputs.v, first_key),
-                                     .dout = from_row(inputs.dout, first),
+                                    {.q = inputs.q.from_row(first),
+                                     .k = inputs.k.from_row(first_key),
+                                     .v = inputs.v.from_row(first_key),
+                                     .dout = inputs.dout.from_row(first),
                                      .dlse = dlse,
                                      .scale = inputs.scale,
                                      .dropout = inputs.dropout.from(static_cast<int>(i), problem.heads_q),

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,10 +14,6 @@
 
 namespace attune {
 namespace {
-
-// Of a grid (CUDA programming guide 13, "Compute Capabilities").
-constexpr long long max_grid_x = std::numeric_limits<int>::max();
-constexpr long long max_grid_yz = 65535;
 
 constexpr int lanes = 32;
 constexpr int chunk = 8;                 // elements of a lane
@@ -41,7 +36,7 @@ Grid grouped_grid(long long heads, long long tiles, long long bytes_per_head, co
   const long long bytes = std::max(1LL, bytes_per_head);
   const long long two = in_order && 2 * bytes <= device.l2_bytes ? 2 : 1;
   const long long fit = std::max(device.l2_bytes / 2 / bytes, two);
-  const long long group = std::min(heads / parts, std::max(fit, ceil_div(heads, max_grid_yz)));
+  const long long group = std::min(heads / parts, std::max(fit, ceil_div(heads, Grid::max_yz)));
   return {.x = static_cast<unsigned>(group),
           .y = static_cast<unsigned>(tiles),
           .z = static_cast<unsigned>(ceil_div(heads, group))};
@@ -63,22 +58,22 @@ int head_parts_of(const Variant& variant, const BackwardProblem& problem, const 
 }
 
 void check_tiles(std::vector<std::string>& found, const char* field, int seqlen, const char* size, int tile) {
-  if (ceil_div(seqlen, tile) > max_grid_yz) {
-    found.push_back(
-        fmt::format("grid: {} is {}; a kernel of {} {} takes up to {}", field, seqlen, size, tile, max_grid_yz * tile));
+  if (ceil_div(seqlen, tile) > Grid::max_yz) {
+    found.push_back(fmt::format("grid: {} is {}; a kernel of {} {} takes up to {}", field, seqlen, size, tile,
+                                Grid::max_yz * tile));
   }
 }
 
 /// What all launches have to hold.
 std::vector<std::string> common_refusals(const BackwardProblem& problem) {
   std::vector<std::string> found;
-  if (problem.batch > max_grid_yz || problem.heads_q > max_grid_yz) {
+  if (problem.batch > Grid::max_yz || problem.heads_q > Grid::max_yz) {
     found.push_back(fmt::format("grid: batch is {} and heads_q {}; a launch takes up to {} of each", problem.batch,
-                                problem.heads_q, max_grid_yz));
+                                problem.heads_q, Grid::max_yz));
   }
-  if (problem.padded_rows() > max_grid_x) {
+  if (problem.padded_rows() > Grid::max_x) {
     found.push_back(fmt::format("grid: batch {} of {} rows are more than {}; split the batch", problem.batch,
-                                problem.seqlen_q, max_grid_x));
+                                problem.seqlen_q, Grid::max_x));
   }
   return found;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "attune/attune.h"
+#include "runtime/call/device.hpp"
 #include "runtime/call/operand.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/decode/problem.hpp"
@@ -42,7 +43,7 @@ void check_workspace(const attune_decode_args& args, const DecodePlan& plan);
 bool is_empty(const DecodeProblem& problem);
 
 /// Sequences that a launch takes; calls of more are several.
-inline constexpr int most_launched_sequences = 65535;
+inline constexpr int most_launched_sequences = static_cast<int>(Grid::max_yz);
 
 /// The problem of the launch that begins with this sequence.
 DecodeProblem launched_of(DecodeProblem problem, long long begin);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "generator/check.hpp"
 #include "runtime/base/division.hpp"
@@ -13,8 +12,7 @@
 namespace attune {
 namespace {
 
-// Of a grid and of a multiprocessor (CUDA programming guide 13, "Compute Capabilities").
-constexpr long long max_grid_x = std::numeric_limits<int>::max();
+// Of a multiprocessor (CUDA programming guide 13, "Compute Capabilities").
 constexpr int reserved_shared_bytes = 1024;  // of each block
 constexpr int multiprocessor_registers = 65536;
 constexpr int most_threads = 1536;  // that every compute capability from 8.0 on holds
@@ -48,14 +46,14 @@ bool merges_by_warps(const DecodeProblem& problem, const Device& device, long lo
   constexpr long long blocks_of_multiprocessor = 8;
   const long long rows = static_cast<long long>(problem.heads_kv) * problem.rows();
   const long long rounds = ceil_div(merges * rows, blocks_of_multiprocessor * device.multiprocessors);
-  return rows <= max_grid_yz && parts <= parts_at_once * (2 * rounds - 1);
+  return rows <= Grid::max_yz && parts <= parts_at_once * (2 * rounds - 1);
 }
 
 /// With a launch that merges so many parts of each of so many sequences, or at so many borders.
 DecodePlan with_merges(DecodePlan plan, const DecodeProblem& problem, const Device& device, long long merges,
                        long long parts) {
   if (merges == 0) return plan;
-  require_fits("K/V heads", problem.heads_kv, max_grid_yz);
+  require_fits("K/V heads", problem.heads_kv, Grid::max_yz);
   plan.workspace_bytes = workspace_bytes(problem, plan.slots, plan.cuts);
   plan.warp_rows = merges_by_warps(problem, device, merges, parts);
   plan.combine_grid = {.x = static_cast<unsigned>(merges),
@@ -67,7 +65,7 @@ DecodePlan with_merges(DecodePlan plan, const DecodeProblem& problem, const Devi
 /// With so many parts of each sequence.
 DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, const Device& device, int splits) {
   const long long parts = static_cast<long long>(problem.batch) * splits;
-  require_fits("the sequences", problem.batch, max_grid_yz);
+  require_fits("the sequences", problem.batch, Grid::max_yz);
   plan.splits = splits;
   plan.parts = plan.slots = static_cast<int>(parts);
   plan.grid.y = static_cast<unsigned>(splits);
@@ -123,7 +121,7 @@ Grid combine_grid(const DecodePlan& plan, const Variant& combine) {
 }
 
 DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, const Device& device, long long parts) {
-  require_fits("the parts of the batch", parts, max_grid_yz);
+  require_fits("the parts of the batch", parts, Grid::max_yz);
   plan.splits = 0;
   plan.parts = static_cast<int>(parts);
   plan.slots = static_cast<int>(2 * parts);
@@ -141,7 +139,7 @@ DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, const Devic
 
 DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device) {
   const long long tiles = ceil_div(problem.rows(), variant.B_r) * problem.heads_kv;
-  require_fits("the tiles of all K/V heads", tiles, max_grid_x);
+  require_fits("the tiles of all K/V heads", tiles, Grid::max_x);
   const long long some_tiles = std::max(1LL, tiles);
   int splits = problem.splits;
   if (splits == 0 && variant.cluster != 0) {

@@ -257,7 +257,8 @@ long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, c
   const long long batch = std::max(1, problem.batch);
   const long long blocks = blocks_at_once(variant, device);
   if (batch * tiles <= blocks && fills(batch * tiles, blocks, reads_alone(variant), device)) return batch;
-  const long long parts = std::max(1LL, std::min({blocks / tiles, most_splits(variant, problem) * batch, max_grid_yz}));
+  const long long parts =
+      std::max(1LL, std::min({blocks / tiles, most_splits(variant, problem) * batch, Grid::max_yz}));
   return parts > batch ? parts / batch * batch : parts;
 }
 
@@ -303,7 +304,7 @@ int cluster_splits(const Variant& variant, const DecodeProblem& problem, const D
 bool stays_whole(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   const long long parts = most_splits(variant, problem);
   const bool many = tiles * problem.batch * 8 >= blocks_at_once(variant, device);
-  return problem.batch <= max_grid_yz && (parts == 1 || (parts == 2 && many));
+  return problem.batch <= Grid::max_yz && (parts == 1 || (parts == 2 && many));
 }
 
 bool leaves_idle(const Variant& variant, const DecodeProblem& problem, const Device& device, long long blocks,

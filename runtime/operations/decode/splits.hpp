@@ -6,10 +6,8 @@
 
 namespace attune {
 
-/// Blocks of a cluster, on every GPU that has clusters; and of a grid along y and z (CUDA programming guide 13,
-/// "Compute Capabilities").
+/// Blocks of a cluster, on every GPU that has clusters (CUDA programming guide 13, "Compute Capabilities").
 inline constexpr int most_in_cluster = 8;
-inline constexpr long long max_grid_yz = 65535;
 
 /// Whether kernels can count the blocks of all keys of the batch one after the other, which they do in 32 bits.
 bool is_countable(const Variant& variant, const DecodeProblem& problem);

@@ -9,7 +9,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -19,10 +18,6 @@
 
 namespace attune {
 namespace {
-
-// Of a grid (CUDA programming guide 13, "Compute Capabilities").
-constexpr long long max_grid_x = std::numeric_limits<int>::max();
-constexpr long long max_grid_yz = 65535;
 
 bool packs(const Variant& variant) { return variant.pack_gqa != 0; }
 
@@ -58,7 +53,7 @@ long long heads_per_group(const Variant& variant, const Problem& problem, const 
   const long long kv_heads =
       problem.causal ? std::max<long long>(device.l2_bytes * 3 / 4 / bytes_per_kv_head, device.multiprocessors / 2)
                      : device.l2_bytes / 4 / bytes_per_kv_head;
-  const long long fewest = ceil_div(ceil_div(heads, max_grid_yz), ratio);  // more groups than that no grid can hold
+  const long long fewest = ceil_div(ceil_div(heads, Grid::max_yz), ratio);  // more groups than that no grid can hold
   return std::min(heads, std::max({kv_heads, fewest, 1LL}) * ratio);
 }
 
@@ -219,7 +214,7 @@ std::vector<std::string> launch_refusals(const Variant& variant, const Problem& 
   std::vector<std::string> result;
   if (family_of(variant).tensor_maps) {
     // Blocks that stay count tiles in an int, and a round beyond the last.
-    constexpr long long most_tiles = max_grid_x / 2;
+    constexpr long long most_tiles = Grid::max_x / 2;
     const long long heads = heads_of(variant, problem);
     const long long q_blocks = q_blocks_of(variant, problem);
     if (heads > 0 && q_blocks > most_tiles / heads) {
@@ -244,13 +239,13 @@ std::vector<std::string> launch_refusals(const Variant& variant, const Problem& 
     }
     return result;
   }
-  if (q_blocks_of(variant, problem) > max_grid_yz) {
+  if (q_blocks_of(variant, problem) > Grid::max_yz) {
     result.push_back(fmt::format("grid: seqlen_q is {}; a kernel of B_r {} takes up to {}", problem.seqlen_q,
-                                 variant.B_r, max_grid_yz * variant.B_r));
+                                 variant.B_r, Grid::max_yz * variant.B_r));
   }
-  if (heads_of(variant, problem) > max_grid_x) {
+  if (heads_of(variant, problem) > Grid::max_x) {
     result.push_back(fmt::format("grid: batch {} x heads_q {} is more than {}; split the batch", problem.batch,
-                                 problem.heads_q, max_grid_x));
+                                 problem.heads_q, Grid::max_x));
   }
   return result;
 }

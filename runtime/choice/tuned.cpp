@@ -13,7 +13,6 @@
 #include "generator/condition.hpp"
 #include "generator/problem_list.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/choice/tuned_kind.hpp"
 #include "runtime/choice/tuned_row.hpp"
 #include "runtime/operations/backward/problem_fields.hpp"
 #include "runtime/operations/decode/plan.hpp"
@@ -57,7 +56,7 @@ std::optional<TunedProblem> read_problem(const TunedLine& line, std::vector<Diag
     P problem = P::usual();
     read_row(fields, problem);
     problem.complete();
-    return TunedProblem(tuned_problem(problem));
+    return tuned_problem(TunedProblem(problem));
   };
   const TunedProblem problem = std::visit(read, *known);
   fields.finish();
@@ -77,28 +76,14 @@ P in_table(const P& problem) {
   return result;
 }
 
-/// The same of a problem without bounds of its window that hide nothing.
-template <class P>
-P bounded_in_table(const P& problem) {
-  P bounded = problem;
-  set_window(bounded, problem.window_left, problem.window_right);
-  return in_table(bounded);
-}
-
 }  // namespace
 
 std::string text_of(const TunedProblem& problem) {
   return std::visit([](const auto& one) { return one.text(); }, problem);
 }
 
-Problem tuned_problem(const Problem& problem) { return bounded_in_table(problem); }
-
-BackwardProblem tuned_problem(const BackwardProblem& problem) { return bounded_in_table(problem); }
-
-DecodeProblem tuned_problem(const DecodeProblem& problem) {
-  DecodeProblem bounded = problem;
-  if (problem.window_left >= problem.max_seqlen_k - 1) bounded.window_left = -1;
-  return in_table(bounded);
+TunedProblem tuned_problem(const TunedProblem& problem) {
+  return std::visit([](const auto& one) { return TunedProblem(in_table(without_idle_bounds(one))); }, problem);
 }
 
 void TunedTable::put(TunedRow row) {

@@ -5,29 +5,27 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "generator/tuned_file.hpp"
 #include "runtime/call/device.hpp"
-#include "runtime/operations/backward/problem.hpp"
-#include "runtime/operations/decode/problem.hpp"
-#include "runtime/operations/prefill/problem.hpp"
+#include "runtime/operations/tuning.hpp"
 
 namespace attune {
-
-/// A problem as far as it matters for which kernel is fastest: see tuned_problem(). The list of operations that tables
-/// have rows for, in the order of a table.
-using TunedProblem = std::variant<Problem, DecodeProblem, BackwardProblem>;
 
 /// As the problem's own text(), which tells problems apart.
 std::string text_of(const TunedProblem& problem);
 
 /// The problem with all that does not matter at its usual value: caches as large as their sequences, a softcap of 1,
 /// appended keys only where queries are rotated. Two problems that a table cannot tell apart become equal.
-Problem tuned_problem(const Problem& problem);
-DecodeProblem tuned_problem(const DecodeProblem& problem);
-BackwardProblem tuned_problem(const BackwardProblem& problem);
+TunedProblem tuned_problem(const TunedProblem& problem);
+
+template <class P>
+requires std::is_constructible_v<TunedProblem, const P&> P tuned_problem(const P& problem) {
+  return std::get<P>(tuned_problem(TunedProblem(problem)));
+}
 
 /// One row of a table. `problem` is as tuned_problem() returns it.
 struct TunedRow {

@@ -15,7 +15,6 @@
 #include "generator/hash.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/choice/decode_objection.hpp"
-#include "runtime/choice/tuned_kind.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 
@@ -25,55 +24,6 @@ namespace {
 constexpr std::array<float, 5> weights{1, 1, 0.5F, 0.5F, 0.25F};
 
 float log2_of(long long size) { return std::log2(static_cast<float>(std::max(1LL, size))); }
-
-/// Of `total` rows in `batch` sequences of at most `longest`.
-long long mean_length(int total, int batch, int longest) {
-  return std::min<long long>(longest, (static_cast<long long>(total) + batch - 1) / std::max(1, batch));
-}
-
-/// Keys that a query sees, of so many, or queries that see a key; -1 is a bound that hides none.
-long long seen(long long all, int left, int right) {
-  if (left < 0 || right < 0) return all;
-  return std::min(all, static_cast<long long>(left) + right + 1);
-}
-
-/// What of its sizes fills a tile, and what its steps are.
-struct Extents {
-  long long tile_rows;
-  long long steps;
-  long long sequences;
-  int page_size = 1;
-};
-
-/// Of prefill, whose tiles are of queries.
-Extents extents_of(const Problem& problem) {
-  const Problem typical = problem.typical();
-  const int left = has_window(problem) ? problem.window_left : -1;
-  return {.tile_rows = typical.seqlen_q,
-          .steps = seen(typical.seqlen_k, left, problem.causal ? 0 : problem.window_right),
-          .sequences = typical.batch,
-          .page_size = problem.paged ? problem.page_size : 1};
-}
-
-Extents extents_of(const DecodeProblem& problem) {
-  const long long seqlen_q =
-      problem.ragged ? mean_length(problem.total_q, problem.batch, problem.seqlen_q) : problem.seqlen_q;
-  const long long seqlen_k =
-      problem.packed_keys ? mean_length(problem.total_k, problem.batch, problem.max_seqlen_k) : problem.max_seqlen_k;
-  return {.tile_rows = seqlen_q,
-          .steps = seen(seqlen_k, problem.window_left, 0),
-          .sequences = problem.batch,
-          .page_size = problem.paged() ? problem.page_size : 1};
-}
-
-/// Of gradients, whose tiles are of keys.
-Extents extents_of(const BackwardProblem& problem) {
-  const Problem typical = problem.attention().typical();
-  const int left = has_window(problem) ? problem.window_left : -1;
-  return {.tile_rows = typical.seqlen_k,
-          .steps = seen(typical.seqlen_q, left, problem.causal ? 0 : problem.window_right),
-          .sequences = typical.batch};
-}
 
 /// Values of which each combination has its own number: flags of a bit, others of nine.
 template <class... Values>
@@ -88,10 +38,10 @@ constexpr std::size_t index_of(Operation operation) { return static_cast<std::si
 template <class P>
 TunedShape shape_of(const P& problem) {
   const auto number = [](auto... values) { return numbered(P::operation, values...); };
-  const Extents extents = extents_of(problem);
+  const TileSizes sizes = tile_sizes_of(problem);
   return {.kind = std::apply(number, kind_of(problem)),
-          .sizes = {log2_of(extents.tile_rows), log2_of(problem.heads_q / problem.heads_kv), log2_of(extents.steps),
-                    log2_of(extents.sequences * problem.heads_kv), log2_of(extents.page_size)}};
+          .sizes = {log2_of(sizes.tile_rows), log2_of(problem.heads_q / problem.heads_kv), log2_of(sizes.steps),
+                    log2_of(sizes.sequences * problem.heads_kv), log2_of(sizes.page_size)}};
 }
 
 /// What an operation has against a row though its variant could serve; empty where nothing.

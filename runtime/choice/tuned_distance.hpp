@@ -2,7 +2,7 @@
 //
 // A row is for the same operation, element type, head dimensions, mask (none, causal, window) and features (softcap,
 // ragged, dropout, pages, rotation, automatic parts or so many, sums in any order): with another of these other kernels
-// come into question (tuned_kind.hpp). Sizes may differ. The distance adds up by how many powers of two each is off,
+// come into question (kind_of()). Sizes may differ. The distance adds up by how many powers of two each is off,
 // weighted by what it decides:
 //
 //   1    seqlen_q            how many rows a tile has to fill: B_r

@@ -131,20 +131,10 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
   return result;
 }
 
-namespace {
-
-void throw_all(const std::vector<std::string>& problems) {
+void throw_problems(const std::vector<std::string>& problems) {
   std::vector<Diagnostic> found;
   for (const std::string& text : problems) found.push_back({.where = {}, .what = text, .fix = {}});
   throw_any(std::move(found));
 }
-
-}  // namespace
-
-void require_sound(const Problem& problem) { throw_all(problems_of(problem)); }
-
-void require_sound(const DecodeProblem& problem) { throw_all(problems_of(problem)); }
-
-void require_sound(const BackwardProblem& problem) { throw_all(problems_of(problem)); }
 
 }  // namespace attune::cli

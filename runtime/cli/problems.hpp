@@ -3,8 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
-#include "runtime/operations/backward/problem.hpp"
 #include "runtime/operations/decode/problem.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 
@@ -55,9 +55,13 @@ struct DecodeOptions {
   [[nodiscard]] Problem prefill(const ProblemOptions& sizes) const;
 };
 
-/// Throws Failure with all that no kernel could serve about this problem.
-void require_sound(const Problem& problem);
-void require_sound(const DecodeProblem& problem);
-void require_sound(const BackwardProblem& problem);
+/// Throws Failure with these, if there are any.
+void throw_problems(const std::vector<std::string>& problems);
+
+/// The same with all that no kernel could serve about a problem.
+template <class P>
+void require_sound(const P& problem) {
+  throw_problems(problems_of(problem));
+}
 
 }  // namespace attune::cli

@@ -24,21 +24,6 @@ namespace {
 
 constexpr int most_depth = 5;
 
-/// Elements of the largest operand; in floating point, where a product of sizes does not wrap.
-double largest_operand(const Problem& problem) {
-  const double queries = static_cast<double>(problem.stored_sequences()) * problem.stored_rows() * problem.heads_q;
-  const double keys = static_cast<double>(problem.stored_key_sequences()) * problem.stored_keys() * problem.heads_kv;
-  return std::max(queries, keys) * problem.head_dim;
-}
-
-double largest_operand(const DecodeProblem& problem) {
-  const double queries = static_cast<double>(problem.batch) * problem.seqlen_q * problem.heads_q;
-  const double keys = static_cast<double>(problem.pages) * problem.page_size * problem.heads_kv;
-  return std::max(queries, keys) * problem.head_dim;
-}
-
-double largest_operand(const BackwardProblem& problem) { return largest_operand(problem.attention()); }
-
 /// What no GPU of any year to come holds is a slip.
 std::string too_large(const auto& problem) {
   constexpr double most_elements = 1e15;
@@ -95,7 +80,7 @@ class ProblemReader {
       report(node_->where, reason, "");
       return std::nullopt;
     }
-    return std::visit([](const auto& one) { return tune::AnyProblem(tuned_problem(one)); }, problem);
+    return tuned_problem(problem);
   }
 
  private:

@@ -5,6 +5,7 @@
 //   arguments.hpp      from the arguments of a C call to the problem, its operands and the kernels' parameters
 //   plan.hpp           the grid of a kernel
 //   launch.hpp         the launches of a call
+//   tuning.hpp         what tables of tuned problems and the tuner ask of its problem, where tables have rows for it
 //
 // Whoever handles every operation alike calls the overloads of check_arguments(), is_empty(), visit_operands() and
 // run(), and of prepare() and workspace_bytes() where one kernel or no workspace is not the whole story.

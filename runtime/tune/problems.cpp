@@ -5,38 +5,8 @@
 namespace attune::tune {
 namespace {
 
-/// Floating point operations, or bytes, and about half of what kernels reach of a GPU's peak.
-struct Work {
-  double amount;
-  bool is_bytes;
-  double part_of_peak;
-};
-
-/// Of so many products of a query and a key, with so many columns in all.
-double operations_of(const Problem& problem, int columns) {
-  const double full = 2.0 * problem.batch * problem.heads_q * problem.seqlen_q * problem.seqlen_k * columns;
-  return problem.causal ? full / 2 : full;
-}
-
-Work work(const Problem& problem) {
-  const double amount = operations_of(problem, problem.head_dim + problem.head_dim_of_v());
-  return {.amount = amount, .is_bytes = false, .part_of_peak = 0.35};
-}
-
-Work work(const BackwardProblem& problem) {
-  // S, dK and dQ; dP and dV.
-  const double amount = operations_of(problem.attention(), 3 * problem.head_dim + 2 * problem.head_dim_of_v());
-  return {.amount = amount, .is_bytes = false, .part_of_peak = 0.28};
-}
-
-Work work(const DecodeProblem& problem) {
-  const double bytes_per_column = 2.0 * bytes_of(problem.dtype);  // of K and of V
-  const double amount = bytes_per_column * problem.batch * problem.heads_kv * problem.max_seqlen_k * problem.head_dim;
-  return {.amount = amount, .is_bytes = true, .part_of_peak = 0.5};
-}
-
 Work work_in(const AnyProblem& problem) {
-  return std::visit([](const auto& one) { return work(one); }, problem);
+  return std::visit([](const auto& one) { return launch_work(one); }, problem);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reading JSON objects whose keys are known: what is unknown, missing, given twice or illegal is a problem with a
-// place.
+// Writing JSON, and reading objects whose keys are known: what is unknown, missing, given twice or illegal is a problem
+// with a place.
 #pragma once
 
 #include <nlohmann/json.hpp>

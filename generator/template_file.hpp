@@ -83,7 +83,8 @@ std::optional<Directive> directive_of(std::string_view line);
 /// The identifier or number that starts there; may be empty.
 std::string_view word_at(std::string_view text, std::size_t start);
 
-/// Where a string or character literal that starts at `start` ends (after its closing quote).
+/// Where a string or character literal that starts at `start` ends: after its closing quote or, where its line has
+/// none, after the first one.
 std::size_t literal_end(std::string_view text, std::size_t start);
 
 /// `text` without blanks at both ends.

@@ -19,7 +19,7 @@ void BoxStores::issue(const BoxStore& store) {
   const bool late = random_.below(2) == 0;
   flights_.push_back(
       {.store = store,
-       .due = late ? std::numeric_limits<std::uint64_t>::max() : now_ + 1 + random_.below(longest_flight)});
+       .due = late ? std::numeric_limits<std::uint64_t>::max() : now_ + 1 + random_.below(longest_copy)});
 }
 
 void BoxStores::read(Flight& flight, SharedMemory& shared) {

@@ -15,8 +15,7 @@ void BulkCopies::reset(std::uint64_t seed) {
 
 void BulkCopies::issue(const BulkCopy& copy) {
   const bool late = random_.below(2) == 0;
-  flights_.push_back(
-      {copy, late ? std::numeric_limits<std::uint64_t>::max() : now_ + 1 + random_.below(longest_flight)});
+  flights_.push_back({copy, late ? std::numeric_limits<std::uint64_t>::max() : now_ + 1 + random_.below(longest_copy)});
 }
 
 std::optional<BulkCopy> BulkCopies::take(std::vector<Flight>::iterator flight) {

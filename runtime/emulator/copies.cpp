@@ -16,7 +16,7 @@ void Copies::issue(unsigned thread, std::uint32_t group, std::byte* to, const vo
   const std::size_t copy = copies_.size();
   copies_.push_back({group, to, source, source_bytes, false});
   of_thread_[thread].push_back(copy);
-  if (random_.below(2) == 0) due_.push({now_ + 1 + random_.below(longest_flight), copy});
+  if (random_.below(2) == 0) due_.push({now_ + 1 + random_.below(longest_copy), copy});
 }
 
 void Copies::land(Copy& copy) {

@@ -11,9 +11,9 @@
 
 namespace attune::emulator {
 
-/// Collectives of a block that a copy is under way for at most, but where only its wait ends it: some land within a few
-/// instructions, some much later.
-inline constexpr std::uint64_t longest_flight = 400;
+/// The longest that a copy takes, in collectives of its block, unless only the wait for it ends it: some copies land
+/// within a few instructions, some much later.
+inline constexpr std::uint64_t longest_copy = 400;
 
 /// The copies that one block has under way. Each is due at a moment drawn when it is issued; half of them never come
 /// before the wait that covers them makes them.

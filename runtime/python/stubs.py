@@ -6,22 +6,20 @@ type checkers and editors, and not in the modules themselves.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-PACKAGE = Path(__file__).resolve().parent / "attune"
-if "attune" not in sys.modules:  # the list is enough: the package itself needs its built module
-    sys.modules["attune"] = ModuleType("attune")
-    sys.modules["attune"].__path__ = [str(PACKAGE)]
+# The list is enough: the package itself needs its built module.
+sys.modules["attune"] = ModuleType("attune")
+sys.modules["attune"].__path__ = [str(Path(__file__).resolve().parent / "attune")]
 
 from attune._functions import FUNCTIONS, REQUIRED, Argument, Function, for_torch
 from attune._functions.entry import documentation
 
-HEADER = (
-    "# Written by runtime/python/stubs.py from attune/_functions.\n"
-)
+HEADER = "# Written by runtime/python/stubs.py from attune/_functions.\n"
 
 #: What the bindings that attune/_expressions.py calls take after what those of the list of functions do.
 EXPRESSIONS = ("score: str | None", "mask: str | None", "params: dict[str, Any]")
@@ -163,6 +161,7 @@ def _passed_type(argument: Argument) -> str:
 
 
 if __name__ == "__main__":
+    shutil.rmtree(sys.argv[1], ignore_errors=True)  # a module may have had another name
     for path, text in stubs().items():
         written = Path(sys.argv[1], path)
         written.parent.mkdir(parents=True, exist_ok=True)

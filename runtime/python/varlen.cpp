@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "runtime/operations/decode/arguments.hpp"
 #include "runtime/operations/prefill/short_sequences.hpp"
 #include "runtime/python/arrays.hpp"
 #include "runtime/python/attention.hpp"
@@ -135,11 +136,11 @@ nb::object attend_padded(const VarlenArguments& arguments, const First& first, c
 bool is_served_by_decode(const attune_prefill_args& args) {
   constexpr std::int32_t most_queries = 8;  // with 16 prefill is as fast, templates/decode_sm80.md
   constexpr std::int64_t most_shared_heads = 256;
-  constexpr std::int32_t most_sequences = 65535;  // with expressions
   return args.seqlen_q >= 1 && args.seqlen_q <= most_queries && args.head_dim_v == args.head_dim &&
          args.dropout.p == 0 && args.heads_q <= most_shared_heads * args.heads_kv && args.window_left >= -1 &&
          args.window_right >= -1 &&
-         (args.batch <= most_sequences || (args.score == nullptr && args.mask == nullptr && args.sink == nullptr));
+         (args.batch <= most_launched_sequences ||
+          (args.score == nullptr && args.mask == nullptr && args.sink == nullptr));
 }
 
 /// Up to how many queries prefill leaves a sequence to decode, as far as sizes alone say.

@@ -56,7 +56,7 @@ ToolResult attune_tool_on_fake_gpu(const std::vector<std::string>& arguments) {
   return attune_tool(arguments, {"LD_LIBRARY_PATH=" + path});
 }
 
-nlohmann::json parsed_json(const std::string& text) { return nlohmann::json::parse(text, nullptr, false); }
+nlohmann::json parsed_json(const std::string& text) { return nlohmann::json::parse(text); }
 
 std::string source_file(const std::string& relative) { return std::string(ATTUNE_SOURCE_DIR) + "/" + relative; }
 

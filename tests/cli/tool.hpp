@@ -38,7 +38,7 @@ ToolResult attune_tool(const std::vector<std::string>& arguments, const std::vec
 /// The same where the driver is the fake one, whose GPU takes every launch for 1.5 ms and computes nothing.
 ToolResult attune_tool_on_fake_gpu(const std::vector<std::string>& arguments);
 
-/// What a tool printed, in one place, as the library's reader is slow to compile; discarded where it is no JSON.
+/// What a tool printed, in one place, as the library's reader is slow to compile. Throws where it is no JSON.
 nlohmann::json parsed_json(const std::string& text);
 
 /// The path of a file of the repository.

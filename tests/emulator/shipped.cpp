@@ -63,13 +63,15 @@ TEST_CASE("every shipped kernel agrees with the reference on the emulator, and n
                                                  root / "specs/quickstart.yaml"};
   const Result<Collection> collected = collect(specs);
   REQUIRE(collected.ok());
-  const Result<std::vector<Source>> sources = emit_all(collected.value.wanted, embedded_templates());
+  std::vector<Wanted> wanted = collected.value.wanted;
+  // Sanitizers look at the emulator: every fifth kernel, which keeps step with no list of a spec, leads through it.
+  std::size_t number = 0;
+  if (ATTUNE_SANITIZED) std::erase_if(wanted, [&](const Wanted& /*one*/) { return number++ % 5 != 0; });
+  const Result<std::vector<Source>> sources = emit_all(wanted, embedded_templates());
   REQUIRE(sources.ok());
   HostKernels kernels;
   kernels.make(sources.value);
-  // Sanitizers look at the emulator, which some kernels of each kind lead through all of it.
-  const std::size_t step = ATTUNE_SANITIZED ? 4 : 1;
-  for (std::size_t i = 0; i < sources.value.size(); i += step) {
+  for (std::size_t i = 0; i < sources.value.size(); ++i) {
     const Variant& variant = sources.value[i].variant;
     for (const Case& one : cases_for(variant)) check_case(kernels[variant], one, i + 1);
   }

@@ -129,6 +129,14 @@ TEST_CASE("run holds decode kernels to the reference, on small problems or on th
   CHECK(contains(unsound.err, "seqlen_q is 17"));
 }
 
+TEST_CASE("a problem that no kernel could serve is refused before anything is compiled") {
+  const std::string spec = source_file("specs/quickstart.yaml");
+  const ToolResult result = attune_tool({"run", spec, "--heads-q", "4", "--heads-kv", "3"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, "heads_kv is 3; it must divide heads_q, which is 4"));
+  CHECK(result.out.empty());
+}
+
 TEST_CASE("run takes a window's width and a soft cap, which no spec says, and a kernel without them does not serve") {
   if (!has_host_compiler) return;
   const TemporaryFolder folder;

@@ -143,8 +143,8 @@ class Run {
                              Operation::backward_queries, Operation::backward_convert},
                             options_->specs);
     sources_ = emit_sources(request);
-    if (options_->one_problem && options_->device != "none") {
-      for (const Source& one : sources_) (void)trials_for(one.variant, *options_);  // else refused after compiling
+    if (options_->one_problem && options_->device != "none") {  // an unsound one is refused before kernels compile
+      for (const Source& one : sources_) (void)trials_for(one.variant, *options_);
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     json_ = {{"refused", refusals_json(request)}, {"generation_seconds", seconds.count()}};

@@ -1,4 +1,4 @@
-"""Writes the type stubs of the package into a folder, from its list of functions, as a build does.
+"""Writes the type stubs of the package, from its list of functions, in place of those in a folder: stubs.py FOLDER
 
 A function's result depends on whether it is asked for the log-sum-exp, which takes three overloads to say: here, for
 type checkers and editors, and not in the modules themselves.
@@ -6,7 +6,6 @@ type checkers and editors, and not in the modules themselves.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -161,8 +160,10 @@ def _passed_type(argument: Argument) -> str:
 
 
 if __name__ == "__main__":
-    shutil.rmtree(sys.argv[1], ignore_errors=True)  # a module may have had another name
+    (folder,) = map(Path, sys.argv[1:])
+    for stale in folder.rglob("*.pyi"):  # a module may have had another name
+        stale.unlink()
     for path, text in stubs().items():
-        written = Path(sys.argv[1], path)
+        written = folder / path
         written.parent.mkdir(parents=True, exist_ok=True)
         written.write_text(text, encoding="utf-8")

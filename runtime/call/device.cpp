@@ -8,7 +8,7 @@ namespace {
 
 // By NVIDIA's data sheets and architecture papers.
 constexpr std::array gpus{
-    KnownGpu{"h200", "NVIDIA H200", 90, 132, 50, 989, 4800},
+    KnownGpu{"h200", "NVIDIA H200", 90, 132, 60, 989, 4800},
     KnownGpu{"h100", "NVIDIA H100 80GB HBM3", 90, 132, 50, 989, 3350},
     KnownGpu{"h100-pcie", "NVIDIA H100 PCIe", 90, 114, 50, 756, 2000},
     KnownGpu{"a100", "NVIDIA A100-SXM4-80GB", 80, 108, 40, 312, 2039},

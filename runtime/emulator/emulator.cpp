@@ -147,7 +147,7 @@ Device device() {
           .multiprocessors = 132,
           .shared_per_block = 227 << 10,
           .shared_per_sm = 228 << 10,
-          .l2_bytes = 50LL << 20};
+          .l2_bytes = 60LL << 20};
 }
 
 }  // namespace attune::emulator

@@ -135,11 +135,17 @@ TEST_CASE("parts of many rows and few keys are merged within clusters, where a G
     CHECK(choice.refusals.empty());
     return choice.variant.cluster != 0;
   };
-  CHECK(in_cluster(57, 750));
+  CHECK(in_cluster(29, 4096));
+  CHECK_FALSE(in_cluster(29, 4097));
+  // Clusters of four would be slower than a second kernel that merges more parts.
+  CHECK_FALSE(in_cluster(30, 513));
+  CHECK_FALSE(in_cluster(131, 513));
+  CHECK(in_cluster(57, 512));
+  CHECK(in_cluster(132, 4096));
   CHECK(in_cluster(256, 4096));
   CHECK_FALSE(in_cluster(257, 4096));
-  CHECK_FALSE(in_cluster(57, 4097));
-  CHECK_FALSE(in_cluster(57, 750, device_of(*find_arch("sm_80"))));
+  CHECK_FALSE(in_cluster(132, 4097));
+  CHECK_FALSE(in_cluster(57, 512, device_of(*find_arch("sm_80"))));
   problem.splits = 9;  // more than a cluster has blocks
   CHECK_FALSE(in_cluster(1, 750));
   problem.splits = 0;
@@ -162,19 +168,19 @@ TEST_CASE("parts of few rows and few keys are merged within clusters, up to as m
       // Clusters of six sequences of heads are 48 blocks, too few to read long ones at memory's speed.
       Bound{3, 2, 128, 4096},
       Bound{1, 7, 128, 16'384},
-      Bound{4, 8, 128, 16'384},
+      Bound{2, 13, 128, 16'384},
       Bound{1, 7, 64, 8192},
       Bound{2, 8, 64, 8192},
       Bound{1, 17, 64, 4096},
       Bound{1, 7, 256, 1024},
-      // Beyond a quarter of the multiprocessors clusters have few blocks.
-      Bound{11, 3, 128, 2048},
+      // Beyond a fifth of the multiprocessors clusters have few blocks.
+      Bound{9, 3, 128, 2048},
       Bound{33, 2, 64, 2048},
       // Rows that share lines of L2 are kept in step by other means.
-      Bound{4, 8, 96, 4096},
+      Bound{3, 8, 96, 4096},
       Bound{7, 1, 96, 16'384},
       // One of several sequences may be long and the others short; the parts of one are alike.
-      Bound{4, 8, 128, 4096, false},
+      Bound{3, 8, 128, 4096, false},
       Bound{1, 8, 128, 16'384, false},
   };
   const auto in_cluster = [](const Bound& bound, int seqlen_k) {
@@ -198,7 +204,7 @@ TEST_CASE("parts of few rows and few keys are merged within clusters, up to as m
 TEST_CASE("clusters of few rows are for what kernels of theirs ship for, on those GPUs that they were measured on") {
   const auto asks = [](const auto& change) {
     DecodeProblem problem = typical;
-    problem.max_seqlen_k = 4096;
+    problem.max_seqlen_k = 2048;
     change(problem);
     return problem.clusters() == Clusters::measured;
   };
@@ -211,8 +217,9 @@ TEST_CASE("clusters of few rows are for what kernels of theirs ship for, on thos
   CHECK_FALSE(asks([](DecodeProblem& p) { p.ragged = true, p.total_q = 7; }));
   CHECK_FALSE(asks([](DecodeProblem& p) { p.head_dim = 123; }));
   CHECK_FALSE(asks([](DecodeProblem& p) { p.expressions.sink = 1; }));
-  CHECK(asks([](DecodeProblem& p) { p.max_seqlen_k = 8192, p.equal_lengths = true; }));
-  CHECK_FALSE(asks([](DecodeProblem& p) { p.max_seqlen_k = 8192, p.equal_lengths = true, p.page_size = 8; }));
+  CHECK(asks([](DecodeProblem& p) { p.batch = 2, p.max_seqlen_k = 8192, p.equal_lengths = true; }));
+  CHECK_FALSE(
+      asks([](DecodeProblem& p) { p.batch = 2, p.max_seqlen_k = 8192, p.equal_lengths = true, p.page_size = 8; }));
 
   const Preference measured{.clusters = Clusters::measured};
   CHECK(prefers_clusters(measured, h200));

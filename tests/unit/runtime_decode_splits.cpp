@@ -122,7 +122,7 @@ TEST_CASE("a short sequence has a part for each step or two, as long as their me
   problem.max_seqlen_k = 750;
   const Variant own = choose_own(problem, h200).variant;
   REQUIRE(own.split_rows == 1);
-  CHECK(plan(own, problem, h200).splits == 4);  // of a cluster, which leaves nothing in memory
+  CHECK(plan(own, problem, h200).splits == 3);  // of a second kernel
   problem.max_seqlen_k = 5000;
   CHECK(plan(choose_own(problem, h200).variant, problem, h200).splits == 5);
   problem.heads_kv = 1;
@@ -132,7 +132,7 @@ TEST_CASE("a short sequence has a part for each step or two, as long as their me
     problem.max_seqlen_k = seqlen_k;
     return plan(choose_own(problem, h200).variant, problem, h200).splits;
   };
-  CHECK(shared(2, 4998) == 27);  // of three steps, as a step of 80 rows is long
+  CHECK(shared(2, 4998) == 40);  // of two steps, as a step of 80 rows is long
   CHECK(shared(70, 266) == 1);   // and so is what two parts of 4,970 rows leave
 }
 
@@ -177,13 +177,15 @@ TEST_CASE("heads that share lines of L2 are kept in step by short parts where L2
     return plan(choose_own(problem, h200).variant, problem, h200).splits;
   };
   CHECK(splits(38, 5647) == 22);     // parts of 256 keys
-  CHECK(splits(60, 5647) == 14);     // of 400, where not all sequences run at once
+  CHECK(splits(60, 5647) == 22);     // also where not all sequences run at once
   CHECK(splits(60, 500'000) == 52);  // 64 rounds
   CHECK(splits(14, 1660) == 1);      // 36 MB of keys and values; one block on each of 112 multiprocessors
   CHECK(splits(2, 1660) == 7);       // as many as are alone on a multiprocessor, which then are in step
-  CHECK(splits(14, 6656) == 1);      // which are in step, as they begin together
+  CHECK(splits(14, 4499) == 1);      // which are in step, as they begin together
+  CHECK(splits(14, 6656) == 26);     // but not for so long
   problem.head_dim = 80;
-  CHECK(splits(14, 6656) == 1);
+  CHECK(splits(14, 4499) == 1);
+  CHECK(splits(14, 6656) == 13);
   CHECK(splits(14, 40'000) == 78);
   CHECK(splits(17, 40'000) == 78);  // of 512 keys
   problem.heads_q = 8 * 16;
@@ -212,10 +214,12 @@ TEST_CASE(
     return plan(choose_own(problem, h200).variant, problem, h200).splits;
   };
   CHECK(splits(128, 128 * 300) == 144);  // 64 rounds
-  CHECK(splits(16, 128 * 300) == 39);
-  CHECK(splits(64, 128 * 300) == 39);
+  CHECK(splits(16, 128 * 300) == 77);
+  CHECK(splits(64, 128 * 300) == 77);
   CHECK(splits(16, 128 * 70) == 18);  // eight rounds of 396 blocks
   problem.batch = 200;
+  CHECK(splits(16, 1984) == 4);
+  problem.head_dim = 72;
   CHECK(splits(16, 1984) == 2);
 }
 
@@ -230,10 +234,33 @@ TEST_CASE("pages of one token are read by several parts of each sequence where o
   CHECK(splits(27, 4, 72, 752) == 2);
   CHECK(splits(29, 4, 72, 752) == 2);
   CHECK(splits(4, 20, 120, 818) == 3);
+  CHECK(splits(12, 8, 80, 3000) == 2);
+  CHECK(splits(1, 8, 112, 75'092) == 33);  // which fill the GPU once
+  CHECK(splits(5, 2, 112, 16'433) == 26);
+  CHECK(splits(64, 8, 128, 4096) == 1);  // of which each multiprocessor has several
   // What leaves multiprocessors idle does so in such pages, too.
   CHECK(splits(9, 8, 128, 91'504) == 11);
   problem.splits = 1;
   CHECK(leaves_idle(plan_of(problem), problem, h200));
+}
+
+TEST_CASE("sequences that share lines have a part for each multiprocessor where these are hardly fewer than parts") {
+  DecodeProblem contiguous = typical;
+  contiguous.equal_lengths = true;
+  DecodeProblem pages = contiguous;
+  contiguous.table_width = 1;
+  pages.page_size = 128;
+  const auto splits = [](DecodeProblem problem, int batch, int heads_kv, int head_dim, int seqlen_k) {
+    set_sizes(problem, batch, heads_kv, head_dim, seqlen_k);
+    return plan_of(problem).splits;
+  };
+  CHECK(splits(contiguous, 3, 2, 224, 52'224) == 22);
+  CHECK(splits(contiguous, 2, 20, 200, 19'423) == 3);
+  CHECK(splits(contiguous, 8, 7, 200, 19'423) == 9);    // as two of 56 would leave 20 multiprocessors idle
+  CHECK(splits(contiguous, 3, 30, 200, 19'423) == 37);  // of 90, whose parts keep heads in step
+  CHECK(splits(contiguous, 4, 2, 72, 118'080) == 230);  // as they do with short rows
+  CHECK(splits(pages, 4, 2, 72, 118'016) == 33);        // but not in pages, of which a block is to have more under way
+  CHECK(splits(pages, 3, 4, 88, 104'192) == 11);
 }
 
 TEST_CASE("many sequences of few keys fall into parts, which are counted by the keys that windows leave") {
@@ -283,7 +310,8 @@ TEST_CASE("blocks whose warps have rows leave multiprocessors as many steps, by 
   CHECK(alone.splits == 0);
   CHECK(alone.parts == 132);
   CHECK(planned(300, 128, 2000).parts == 264);
-  CHECK(planned(168, 240, 2'000'000'000).splits == 3);  // of more keys than kernels could count
+  CHECK(planned(168, 240, 2'000'000'000).splits == 7);  // of more keys than kernels could count
+  CHECK(planned(144, 88, 4480).splits == 5);            // nearly six rounds of three blocks side by side
   problem.heads_kv = 67;  // of whose tiles parts of the batch would leave half of the GPU idle
   CHECK(planned(2, 256, 2500).splits == 4);
 }

@@ -110,7 +110,7 @@ TEST_CASE("a row of few heads does not answer for so many that its kernel would 
   CHECK(TunedRows(table, device).number(asked) == 2);
 }
 
-TEST_CASE("a row with steps of many keys does not answer for sequences of fewer than two") {
+TEST_CASE("a row with steps of many keys does not answer for sequences of two and less") {
   Variant wide = decode_variant(128);
   wide.B_c = 256;
   wide.warps = 8;
@@ -118,17 +118,17 @@ TEST_CASE("a row with steps of many keys does not answer for sequences of fewer 
   TunedTable table{.gpu = h200, .rows = {}};
   table.put({decode(8, 1024), result_of(wide)});
   const TunedRows rows(table, device);
-  CHECK(rows.match(decode(8, 512)).applies);
-  CHECK_FALSE(rows.match(decode(8, 511)).applies);
-  CHECK(rows.match(decode(8, 511))
-            .reason.ends_with(": its variant is refused: B_c: 511 keys are less than two steps of 256"));
+  CHECK(rows.match(decode(8, 513)).applies);
+  CHECK_FALSE(rows.match(decode(8, 512)).applies);
+  CHECK(rows.match(decode(8, 512))
+            .reason.ends_with(": its variant is refused: B_c: 512 keys are no more than two steps of 256"));
   table.put({decode(8, 500), result_of(wide)});  // but where so few were tuned for
-  CHECK(TunedRows(table, device).match(decode(8, 511)).applies);
+  CHECK(TunedRows(table, device).match(decode(8, 512)).applies);
 }
 
 TEST_CASE("a row without clusters does not answer for keys that these are faster for") {
   TunedTable table{.gpu = h200, .rows = {}};
-  DecodeProblem long_keys = decode(4, 32768);
+  DecodeProblem long_keys = decode(2, 32768);
   long_keys.equal_lengths = true;
   table.put({long_keys, result_of(decode_variant(128))});
   DecodeProblem fewer = long_keys;
@@ -173,6 +173,8 @@ TEST_CASE("a row of clusters does not answer for sequences that leave no room fo
   CHECK_FALSE(rows.match(more).applies);
   more.batch = 13;
   CHECK(rows.match(more).applies);
+  more.batch = 10;  // halves of 80 sequences are 160 blocks, two on some multiprocessors and one on others
+  CHECK_FALSE(rows.match(more).applies);
   more.batch = 17;
   more.splits = 2;  // which the caller says
   CHECK(rows.match(more).row == std::nullopt);

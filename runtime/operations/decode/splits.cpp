@@ -1,6 +1,7 @@
 #include "runtime/operations/decode/splits.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "runtime/base/division.hpp"
@@ -43,8 +44,6 @@ bool reads_alone(const Variant& variant) {
   return variant.paged == 0 || variant.warps >= busy_warps;
 }
 
-constexpr long long apart_keys = 16'000;  // blocks that begin together and are alone are in step for so long
-
 /// Multiprocessors on which blocks that have enough under way read as fast as the whole GPU would: seven tenths.
 long long enough_blocks(const Device& device) { return ceil_div(device.multiprocessors * 7LL, 10); }
 
@@ -52,22 +51,28 @@ long long enough_blocks(const Device& device) { return ceil_div(device.multiproc
 /// 18,000 to 60,000 keys, head_dim 64 and 128: kernels with parts of any number take 7 to 16% less; with 104 and 112
 /// blocks 1 to 4% more.
 long long enough_in_clusters(const DecodeProblem& problem, const Device& device) {
-  return problem.longest_keys() < apart_keys ? enough_blocks(device) : ceil_div(device.multiprocessors * 3LL, 4);
+  constexpr int long_sequence = 16'000;
+  return problem.longest_keys() < long_sequence ? enough_blocks(device) : ceil_div(device.multiprocessors * 3LL, 4);
 }
 
-/// Whether a block alone on its multiprocessor has as much under way as that takes.
+/// What a block has under way while it waits for a step.
+long long bytes_ahead(const Variant& variant, const DecodeProblem& problem) {
+  return key_bytes(problem) * variant.B_c * std::max(1, variant.stages - 1);
+}
+
+/// Whether a block alone on its multiprocessor has as much under way as that takes: two stages of 128 keys have, of
+/// head_dim 40, and of 32 not.
 bool reads_apace(const Variant& variant, const DecodeProblem& problem) {
-  constexpr long long enough_bytes = 24LL << 10;
-  return key_bytes(problem) * variant.B_c * std::max(1, variant.stages - 1) >= enough_bytes;
+  constexpr long long enough_bytes = 20LL << 10;
+  return bytes_ahead(variant, problem) >= enough_bytes;
 }
 
-/// Whether a block alone waits for each step, as pages have few keys. Measured on an H200 with pages of one token, 80
-/// and 108 sequences of heads of some 800 keys: three and two parts of each take 12 to 14% less. Of long sequences it
-/// is not known.
+/// Whether a block alone waits for each step, as pages have few keys. Measured on an H200 with pages of one token, 75
+/// shapes: of fewer sequences than multiprocessors the parts that fill the GPU once take 3 to 41% less than whole ones
+/// or than as many as there are multiprocessors.
 bool waits_for_pages(const DecodeProblem& problem) {
   constexpr int few_tokens = 16;
-  constexpr int many_keys = 2048;
-  return problem.paged() && problem.page_size < few_tokens && problem.longest_keys() < many_keys;
+  return problem.paged() && problem.page_size < few_tokens;
 }
 
 /// Whether blocks that have a multiprocessor each read as fast as more would. Measured on an H200 with 96 and 112
@@ -78,10 +83,10 @@ bool keep_up(long long blocks, const Variant& variant, const DecodeProblem& prob
 }
 
 /// Whether fewer blocks, of so many keys each, are done before parts of these would be merged: on an H200 that takes
-/// 2 us, in which a multiprocessor reads 72 KB. Measured there with 64 to 88 sequences of heads of 300 to 700 keys,
-/// head_dim 64 to 128: parts take 0 to 27% longer.
+/// 2 us, in which a multiprocessor reads 72 to 90 KB. Measured there with 64 to 88 sequences of heads of 300 to 700
+/// keys, head_dim 64 to 128: parts take 0 to 27% longer.
 bool done_before_merging(long long blocks, long long keys, const DecodeProblem& problem, const Device& device) {
-  constexpr long long read_meanwhile = 72LL << 10;
+  constexpr long long read_meanwhile = 90LL << 10;
   const long long enough = enough_blocks(device);
   return blocks < enough && key_bytes(problem) * keys * (enough - blocks) <= read_meanwhile * enough;
 }
@@ -93,9 +98,14 @@ struct MergeCost {
   double all;
   double part;
 };
-constexpr double steps_with_rows = 1.0 / 3;
 constexpr MergeCost second_kernel{.all = 2.4, .part = 0.12};
-constexpr MergeCost within_cluster{.all = 2.0, .part = 0.0};
+constexpr MergeCost second_kernel_of_many_rows{.all = 0.8, .part = 0.0};
+
+/// A cluster's takes as long as two steps of 64 keys at head_dim 128.
+MergeCost within_cluster(const Variant& variant) {
+  constexpr double read_meanwhile = 2.0 * 64 * 128;
+  return {.all = read_meanwhile / (static_cast<double>(variant.B_c) * variant.head_dim), .part = 0.0};
+}
 
 double steps_with(long long steps, long long splits, const MergeCost& merge) {
   const auto longest = static_cast<double>(ceil_div(steps, splits));
@@ -115,24 +125,28 @@ long long splits_in_rounds(const DecodeProblem& problem, long long rows, long lo
   long long best = std::max(1LL, blocks / rows);
   for (long long rounds = 2; rounds <= most_rounds; ++rounds) {
     const long long splits = rounds * blocks / rows;
-    if (cost(splits) < cost(best)) best = splits;
+    if (cost(splits) * 50 < cost(best) * 49) best = splits;  // rounds that gain less have been slower
   }
   return best;
 }
 
 /// Of splits that all run at once those that take the shortest time; where each of as many as there is room for has a
-/// few steps, memory limits, and they are at least that many. What a part leaves of each row is written and read, as
-/// much as two keys; where memory limits, a round's step takes as long as three that wait.
-long long best_splits(const Variant& variant, const DecodeProblem& problem, long long rows, long long blocks) {
+/// few steps, memory limits, and they are at least that many, or just as many where one round is asked for that leaves
+/// hardly any room. What a part leaves of each row is written and read, as much as two keys; where memory limits, a
+/// round's step takes as long as three that wait.
+long long best_splits(const Variant& variant, const DecodeProblem& problem, long long rows, long long blocks,
+                      bool one_round) {
   constexpr double keys_left = 2.0 * 3;
   const long long steps = std::max(1LL, ceil_div(problem.longest_keys(), variant.B_c));
   const long long most = blocks / rows;
   const double left =
       keys_left * static_cast<double>(problem.rows() * rows) / static_cast<double>(variant.B_c * blocks);
-  const double steps_each = variant.split_rows != 0 ? steps_with_rows : 1;
-  const MergeCost merge{.all = steps_each * second_kernel.all, .part = steps_each * second_kernel.part + left};
+  MergeCost merge = variant.split_rows != 0 ? second_kernel_of_many_rows : second_kernel;
+  merge.part += left;
   constexpr long long few_steps = 4;
-  if (steps >= few_steps * most) return splits_in_rounds(problem, rows, blocks);
+  if (steps >= few_steps * most) {
+    return one_round && most * rows * 10 >= blocks * 9 ? most : splits_in_rounds(problem, rows, blocks);
+  }
   long long best = 1;
   double least = steps_with(steps, 1, merge);
   for (long long each = ceil_div(steps, most); each <= few_steps; ++each) {
@@ -152,11 +166,12 @@ bool has_short_rows(const DecodeProblem& problem) {
 }
 
 /// Of sequences that are more than multiprocessors: whole ones, or so many that few rounds end together, where each
-/// part has some steps; where multiprocessors have two sequences and more, also of fewer keys, and still fewer where
-/// short rows share lines, as parts keep heads in step. What parts leave of a row is written and read, as much as two
-/// keys: 4% at most. Measured on an H200 with 136 to 420 sequences of heads, head_dim 64 to 256: four parts are the
-/// fastest or within 4% of that, whole ones take 0 to 27% longer; and with 264 to 704 of 512 to 2,300 keys, head_dim 32
-/// to 192: whole ones take 8% longer in the mean.
+/// part has some steps; where multiprocessors have two sequences and more, also of fewer keys or of some bytes, and
+/// still fewer where short rows share lines, as parts keep heads in step. What parts leave of a row is written and
+/// read, as much as two keys: 4% at most. Measured on an H200 with 136 to 420 sequences of heads, head_dim 64 to 256:
+/// four parts are the fastest or within 4% of that, whole ones take 0 to 27% longer; with 264 to 704 of 512 to 2,300
+/// keys, head_dim 32 to 192: whole ones take 8% longer in the mean; with 264 to 352 of 450 to 955 keys, head_dim 112 to
+/// 216: 1 to 16% longer.
 long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
   constexpr long long few_rounds = 4;
   constexpr long long parts = 4;
@@ -164,51 +179,74 @@ long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, c
   constexpr long long keys_each_row = 50;
   constexpr long long enough_keys = 700;
   constexpr long long enough_short_keys = 500;
+  constexpr long long enough_bytes = 250'000;
   const long long keys = seen_keys(problem);
   long long fewest = parts * enough_steps * variant.B_c;
   long long most = parts;
   if (rows >= 2LL * device.multiprocessors) {
     if (has_short_rows(problem) && keys < std::min(fewest, enough_keys)) most = parts - 1;
-    fewest = std::min(fewest, has_short_rows(problem) ? enough_short_keys : enough_keys);
+    fewest = std::min(
+        {fewest, has_short_rows(problem) ? enough_short_keys : enough_keys, enough_bytes / key_bytes(problem)});
   }
   if (rows > few_rounds * blocks_at_once(variant, device) || keys < fewest) return 1;
   return std::clamp(keys / (keys_each_row * problem.rows()), 1LL, most);
 }
 
+/// Up to so many sequences of heads whose lines parts share one round of blocks is as fast as parts that keep heads in
+/// step, or faster: in pages, whose parts take longer to begin, and where rows are long, so that most of their lines
+/// are whole; never where rows are short. Measured on an H200, 1,101 shapes drawn from a seed in 1 to 256 parts each.
+long long most_in_one_round(const DecodeProblem& problem, const Device& device) {
+  constexpr int long_row = 2 * DecodeProblem::line_columns;
+  if (waits_for_pages(problem)) return device.multiprocessors;
+  if (problem.head_dim > long_row) return device.multiprocessors * 2LL / 3;
+  return problem.paged() && problem.head_dim > DecodeProblem::line_columns ? device.multiprocessors / 4 : 0;
+}
+
 /// Splits that keep heads in step which share lines: blocks that walk through many keys drift apart, and lines leave L2
 /// before the neighbour has read them. 0 where all keys are hardly more than L2 holds, or parts would not fill the GPU.
 /// Measured on an H200 with 16 to 420 sequences of heads, head_dim 32 to 96, 6,000 and 40,000 keys: 5 to 55% faster
-/// than as many parts as run at once. Shorter rows drift sooner; where not all sequences run at once, longer parts are
-/// as good. Blocks that look up pages take longer to begin: of pages below 128 tokens parts of 1,000 keys, in eight
-/// rounds at least, take 0 to 9% less than parts of 256 to 512.
+/// than as many parts as run at once. Shorter rows drift sooner. Blocks that look up pages take longer to begin: of
+/// pages below 128 tokens parts of 1,000 keys, of short rows 500, in eight rounds at least, take 0 to 9% less than
+/// parts of 256 to 512.
 long long splits_in_step(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
-  constexpr int short_row = 64;
   constexpr long long most_rounds = 64;
   constexpr long long keys_each_row = 50;
   constexpr int large_page = 128;
-  constexpr long long keys_in_pages = 1000;
   constexpr long long enough_rounds = 8;
   const long long blocks = blocks_at_once(variant, device);
   const long long keys = problem.longest_keys();
-  if (!problem.shares_lines() || keys < 3 * device.l2_bytes / (2 * key_bytes(problem) * rows)) return 0;
-  const long long in_step = problem.head_dim > short_row ? 512 : rows <= blocks ? 256 : 400;
+  if (!problem.shares_lines() || rows <= most_in_one_round(problem, device)) return 0;
+  if (keys < 3 * device.l2_bytes / (2 * key_bytes(problem) * rows)) return 0;
+  const bool short_rows = problem.head_dim < DecodeProblem::line_columns;
+  const long long in_step = short_rows ? 256 : 512;
   long long splits = std::min(keys / std::max(in_step, keys_each_row * problem.rows()), most_rounds * blocks / rows);
   if (problem.paged() && problem.page_size < large_page) {
-    splits = std::min(splits, std::max(ceil_div(keys, keys_in_pages), enough_rounds * blocks / rows));
+    splits = std::min(splits, std::max(ceil_div(keys, short_rows ? 500 : 1000), enough_rounds * blocks / rows));
   }
   return rows * splits >= blocks ? splits : 0;
+}
+
+/// Whether of parts that share lines one for each multiprocessor are better than several, as they leave hardly any
+/// idle. In pages a block is to have twice as much under way for that. Measured on an H200 with 4 to 88 sequences of
+/// heads: 0 to 20% faster.
+bool wants_one_each(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
+  constexpr long long enough_bytes_of_pages = 40LL << 10;
+  const long long parted = device.multiprocessors / rows * rows;
+  if (waits_for_pages(problem) || !problem.shares_lines() || parted * 10 < device.multiprocessors * 9LL) return false;
+  return problem.paged() ? bytes_ahead(variant, problem) >= enough_bytes_of_pages : reads_apace(variant, problem);
 }
 
 constexpr double steps_to_begin = 4;  // of a block with a sequence, its Q and its first keys
 
 /// The time of the multiprocessor that has most of so many blocks, as steps of a block: those that it has side by side
-/// share it, one that is left alone has seven tenths of its speed.
+/// share it, and what is left of them has the speed that goes with the root of how many they are. Measured on an H200:
+/// of three side by side one alone has 0.55 of their speed and two 0.85, of two one alone 0.7.
 double busiest(const Variant& variant, const Device& device, long long blocks, double steps_each) {
-  constexpr double speed_alone = 0.7;
   const long long side_by_side = blocks_per_multiprocessor(variant, device);
   const long long most = ceil_div(blocks, device.multiprocessors);
-  const bool leaves_one = side_by_side > 1 && most % side_by_side == 1;
-  return (static_cast<double>(most) + (leaves_one ? 1 / speed_alone - 1 : 0)) * (steps_each + steps_to_begin);
+  const long long left = most % side_by_side;
+  const double rounds = static_cast<double>(most - left) + std::sqrt(static_cast<double>(left * side_by_side));
+  return rounds * (steps_each + steps_to_begin);
 }
 
 /// Whether a block has more warps with rows of their own than a multiprocessor has quarters: then what they take for a
@@ -216,13 +254,14 @@ double busiest(const Variant& variant, const Device& device, long long blocks, d
 bool is_limited_by_steps(const Variant& variant) { return variant.split_rows != 0 && variant.warps > 4; }
 
 /// Of more sequences than multiprocessors, by such blocks: multiprocessors are to have as many steps to do. Whole
-/// sequences or, where it spares a tenth, up to four parts of each or, 0, parts of the whole batch. Measured on an H200
-/// with 71 heads for one of keys, in us: 184 sequences of 5,632 keys 212 whole, 148 in two parts each, 166 by parts of
-/// the batch (head_dim 80), and 236, 253, 244, in four parts 207 (128); 300 of 2,000 keys 183, 159, 132 (128); 150 of
-/// 1,200 keys 135, 121, 100 (200); 168 of 595 keys 85, 83, 78 (240); 250 of 1,500 keys 54, 70, 53 (64).
+/// sequences or, where it spares a tenth, up to eight parts of each or, 0, parts of the whole batch. Measured on an
+/// H200 with 71 heads for one of keys, in us: 184 sequences of 5,632 keys 212 whole, 148 in two parts each, 166 by
+/// parts of the batch (head_dim 80), and 236, 253, 244, in four parts 207 (128); 300 of 2,000 keys 183, 159, 132 (128);
+/// 150 of 1,200 keys 135, 121, 100 (200); 168 of 595 keys 85, 83, 78 (240); 250 of 1,500 keys 54, 70, 53 (64); in one
+/// part, four and five 144 of 4,480 keys 186, 135, 122 (88).
 long long parts_alike(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   constexpr long long enough_steps = 8;
-  constexpr long long most_parts = 4;
+  constexpr long long most_parts = 8;
   constexpr double steps_to_merge = 2;
   constexpr double steps_to_find_parts = 2;
   const long long rows = tiles * problem.batch;
@@ -264,6 +303,7 @@ long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, c
 
 int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   constexpr long long most = 256;
+  constexpr int apart_keys = 4500;  // blocks that begin together and are alone are in step for so long
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = std::max(1LL, tiles * problem.batch);
   const bool may_be_alone = !waits_for_pages(problem);
@@ -273,18 +313,17 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
       done_before_merging(rows, problem.longest_keys(), problem, device)) {
     return 1;
   }
-  if (const long long splits = splits_in_step(variant, problem, device, rows)) {
+  if (const long long splits = splits_in_step(variant, problem, device, rows); splits > 1) {
     return static_cast<int>(std::min(most, splits));
   }
-  if (alone || fills(rows, blocks, may_be_alone, device)) return 1;
+  if (alone || fills(rows, blocks, may_be_alone || rows > device.multiprocessors, device)) return 1;
   if (rows > device.multiprocessors) {
     return static_cast<int>(is_limited_by_steps(variant) ? parts_alike(variant, problem, device, tiles)
                                                          : best_in_rounds(variant, problem, device, rows));
   }
-  const long long parted = device.multiprocessors / rows * rows;
-  const bool in_step = may_be_alone && problem.shares_lines() && keep_up(parted, variant, problem, device);
-  return static_cast<int>(
-      std::min(most, best_splits(variant, problem, rows, in_step ? device.multiprocessors : blocks)));
+  const bool one_each = wants_one_each(variant, problem, device, rows);
+  return static_cast<int>(std::min(most, best_splits(variant, problem, rows, one_each ? device.multiprocessors : blocks,
+                                                     one_each || !may_be_alone)));
 }
 
 int cluster_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
@@ -292,11 +331,12 @@ int cluster_splits(const Variant& variant, const DecodeProblem& problem, const D
   const long long rows = tiles * problem.batch;
   if (fills(rows, blocks, reads_alone(variant), device)) return 1;
   const long long steps = std::max(1LL, ceil_div(problem.longest_keys(), variant.B_c));
+  const MergeCost merge = within_cluster(variant);
   int best = 1;
   for (int splits = 2; splits <= most_in_cluster; splits *= 2) {
     const long long room = splits > 2 ? blocks * 10 / 11 : blocks;
     if (rows * splits > room) break;
-    if (steps_with(steps, splits, within_cluster) < steps_with(steps, best, within_cluster)) best = splits;
+    if (steps_with(steps, splits, merge) < steps_with(steps, best, merge)) best = splits;
   }
   return best;
 }

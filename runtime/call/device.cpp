@@ -6,7 +6,7 @@
 namespace attune {
 namespace {
 
-// By NVIDIA's data sheets and architecture papers.
+// By NVIDIA's data sheets and architecture papers; an H200's L2 as its driver has it.
 constexpr std::array gpus{
     KnownGpu{"h200", "NVIDIA H200", 90, 132, 60, 989, 4800},
     KnownGpu{"h100", "NVIDIA H100 80GB HBM3", 90, 132, 50, 989, 3350},

@@ -12,7 +12,7 @@ using namespace attune;
 
 namespace {
 
-/// 16,384 tokens and a hidden size of 2048 on an H200.
+/// 16,384 tokens and a hidden size of 2048 on an H100.
 TileWork work_of(int head_dim, int B_r, int B_c, int seqlen, bool causal = true) {
   return {.q_blocks = (seqlen + B_r - 1) / B_r,
           .heads = 2048 / head_dim * (16384 / seqlen),

@@ -128,6 +128,7 @@ TEST_CASE("parts of many rows and few keys are merged within clusters, where a G
   DecodeProblem problem = typical;
   problem.heads_q = 71;
   problem.heads_kv = 1;
+  problem.equal_lengths = true;
   const auto in_cluster = [&](int batch, int seqlen_k, const Device& device = h200) {
     problem.batch = batch;
     problem.max_seqlen_k = seqlen_k;
@@ -137,10 +138,13 @@ TEST_CASE("parts of many rows and few keys are merged within clusters, where a G
   };
   CHECK(in_cluster(29, 4096));
   CHECK_FALSE(in_cluster(29, 4097));
-  // Clusters of four would be slower than a second kernel that merges more parts.
+  // In between a second kernel that merges more parts is faster, if lengths are known.
   CHECK_FALSE(in_cluster(30, 513));
   CHECK_FALSE(in_cluster(131, 513));
   CHECK(in_cluster(57, 512));
+  problem.equal_lengths = false;
+  CHECK(in_cluster(30, 4096));
+  problem.equal_lengths = true;
   CHECK(in_cluster(132, 4096));
   CHECK(in_cluster(256, 4096));
   CHECK_FALSE(in_cluster(257, 4096));
@@ -150,10 +154,15 @@ TEST_CASE("parts of many rows and few keys are merged within clusters, where a G
   CHECK_FALSE(in_cluster(1, 750));
   problem.splits = 0;
   problem.head_dim = 192;  // whose rows take more than the keys of a step
-  CHECK_FALSE(in_cluster(57, 750));
+  CHECK_FALSE(in_cluster(20, 512));
   problem.head_dim = 128;
+  problem.heads_q = 65;
+  CHECK(in_cluster(20, 512));
   problem.heads_q = 64;
-  CHECK_FALSE(in_cluster(57, 750));
+  CHECK_FALSE(in_cluster(20, 512));
+  problem.heads_q = 160;  // two tiles
+  CHECK(in_cluster(14, 513));
+  CHECK_FALSE(in_cluster(15, 513));
 }
 
 TEST_CASE("parts of few rows and few keys are merged within clusters, up to as many keys as that is faster for") {
@@ -173,14 +182,15 @@ TEST_CASE("parts of few rows and few keys are merged within clusters, up to as m
       Bound{2, 8, 64, 8192},
       Bound{1, 17, 64, 4096},
       Bound{1, 7, 256, 1024},
-      // Beyond a fifth of the multiprocessors clusters have few blocks.
+      // Parts of more than a fifth of the multiprocessors fill the GPU without clusters.
       Bound{9, 3, 128, 2048},
       Bound{33, 2, 64, 2048},
       // Rows that share lines of L2 are kept in step by other means.
       Bound{3, 8, 96, 4096},
       Bound{7, 1, 96, 16'384},
       // One of several sequences may be long and the others short; the parts of one are alike.
-      Bound{3, 8, 128, 4096, false},
+      Bound{4, 8, 128, 4096, false},
+      Bound{11, 3, 128, 2048, false},
       Bound{1, 8, 128, 16'384, false},
   };
   const auto in_cluster = [](const Bound& bound, int seqlen_k) {

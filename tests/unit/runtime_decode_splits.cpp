@@ -258,7 +258,7 @@ TEST_CASE("sequences that share lines have a part for each multiprocessor where 
   CHECK(splits(contiguous, 2, 20, 200, 19'423) == 3);
   CHECK(splits(contiguous, 8, 7, 200, 19'423) == 9);    // as two of 56 would leave 20 multiprocessors idle
   CHECK(splits(contiguous, 3, 30, 200, 19'423) == 37);  // of 90, whose parts keep heads in step
-  CHECK(splits(contiguous, 4, 2, 72, 118'080) == 230);  // as they do with short rows
+  CHECK(splits(contiguous, 4, 2, 72, 118'080) == 230);  // as they do with rows of up to two lines
   CHECK(splits(pages, 4, 2, 72, 118'016) == 33);        // but not in pages, of which a block is to have more under way
   CHECK(splits(pages, 3, 4, 88, 104'192) == 11);
 }
@@ -282,6 +282,14 @@ TEST_CASE("many sequences of few keys fall into parts, which are counted by the 
   CHECK(splits(76, 8, 64, 2040) == 4);
   problem.window_left = 256;
   CHECK(splits(76, 8, 64, 2040) == 1);
+  CHECK(splits(3, 32, 136, 5000) == 1);  // where heads would be kept in step without a window
+  CHECK(splits(4, 2, 72, 118'080) == 1);
+  CHECK(splits(213, 4, 80, 951) == 1);
+  problem.window_left = -1;
+  CHECK(splits(3, 32, 136, 5000) == 9);
+  CHECK(splits(213, 4, 80, 951) == 1);  // of so many sequences whole ones are as good as two parts
+  CHECK(splits(34, 8, 216, 589) == 4);
+  CHECK(splits(34, 8, 216, 449) == 1);
 }
 
 TEST_CASE("blocks whose warps have rows leave multiprocessors as many steps, by parts of sequences or of the batch") {
@@ -311,7 +319,7 @@ TEST_CASE("blocks whose warps have rows leave multiprocessors as many steps, by 
   CHECK(alone.parts == 132);
   CHECK(planned(300, 128, 2000).parts == 264);
   CHECK(planned(168, 240, 2'000'000'000).splits == 7);  // of more keys than kernels could count
-  CHECK(planned(144, 88, 4480).splits == 5);            // nearly six rounds of three blocks side by side
+  CHECK(planned(144, 88, 4480).splits == 5);            // nearly two rounds of three blocks side by side
   problem.heads_kv = 67;  // of whose tiles parts of the batch would leave half of the GPU idle
   CHECK(planned(2, 256, 2500).splits == 4);
 }

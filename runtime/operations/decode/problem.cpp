@@ -45,13 +45,14 @@ bool ships_in_clusters(const DecodeProblem& problem) {
 /// others are a sixteenth of it; from twice as many keys on up to 30% slower.
 int most_keys_in_clusters(const DecodeProblem& problem, long long sequences) {
   constexpr long long half_of_multiprocessors = 66;  // more leave a cluster one block
-  constexpr long long fifth_of_them = 26;            // more leave it two to four, and parts fill the GPU without
+  constexpr long long quarter_of_them = 32;          // more leave it two, beside which a quarter may be idle
+  constexpr long long fifth_of_them = 26;  // parts of more fill the GPU without clusters, if lengths are known
   constexpr long long eighth_of_them = 16;
   constexpr long long enough_sequences = 7;  // whose clusters of eight read as fast as the whole GPU would
   constexpr int long_row = 128;
   if (sequences > half_of_multiprocessors) return 0;
   if (problem.head_dim > long_row) return 1024;  // its kernel takes as long for each row of up to 256
-  if (sequences > fifth_of_them) return 2048;
+  if (sequences > (problem.one_length() ? fifth_of_them : quarter_of_them)) return 2048;
   const bool looks_up_each_key = problem.paged() && problem.page_multiple() == 1;
   // Lengths on the device alone may be those of one long sequence and short ones, of which clusters keep none busy.
   if (sequences < enough_sequences || problem.shares_lines() || looks_up_each_key || !problem.one_length()) return 4096;
@@ -59,15 +60,15 @@ int most_keys_in_clusters(const DecodeProblem& problem, long long sequences) {
   return sequences <= eighth_of_them ? 8192 : 4096;
 }
 
-/// The same for many rows. Measured on an H200 with 71 rows, head_dim 32 to 240: clusters are 5 to 40% faster with few
-/// sequences of heads and with more than multiprocessors, and 10 to 40% slower in between, where a cluster has four
-/// blocks at most and a second kernel merges three to eight parts.
-int most_keys_of_many_rows_in_clusters(long long sequences) {
-  constexpr long long eight_blocks_each = 29;
+/// The same for many rows, of so many tiles. Measured on an H200 with 71 rows and equal lengths, head_dim 32 to 240:
+/// clusters are 5 to 40% faster with up to 27 tiles and from as many as multiprocessors on, and 10 to 40% slower in
+/// between, with 31 to 119, where a second kernel merges three to eight parts. Other GPUs are taken to be alike.
+int most_keys_of_many_rows_in_clusters(const DecodeProblem& problem, long long tiles) {
+  constexpr long long few_tiles = 29;
   constexpr long long fill_the_gpu = 132;
-  constexpr long long few_sequences = 256;
-  if (sequences > few_sequences) return 0;
-  return sequences > eight_blocks_each && sequences < fill_the_gpu ? 512 : 4096;
+  constexpr long long most_tiles = 256;
+  if (tiles > most_tiles) return 0;
+  return problem.one_length() && tiles > few_tiles && tiles < fill_the_gpu ? 512 : 4096;
 }
 
 }  // namespace
@@ -98,7 +99,8 @@ Clusters DecodeProblem::clusters() const {
   const long long sequences = static_cast<long long>(batch) * heads_kv;
   const int keys = longest_keys();
   if (rows() > many_rows) {
-    return keys <= most_keys_of_many_rows_in_clusters(sequences) ? Clusters::anywhere : Clusters::no;
+    const long long tiles = sequences * ((rows() + best_B_r() - 1) / best_B_r());
+    return keys <= most_keys_of_many_rows_in_clusters(*this, tiles) ? Clusters::anywhere : Clusters::no;
   }
   const bool few = rows() <= few_rows && keys >= fewest_keys && keys <= most_keys_in_clusters(*this, sequences);
   return few && ships_in_clusters(*this) ? Clusters::measured : Clusters::no;

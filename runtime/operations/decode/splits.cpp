@@ -68,8 +68,8 @@ bool reads_apace(const Variant& variant, const DecodeProblem& problem) {
 }
 
 /// Whether a block alone waits for each step, as pages have few keys. Measured on an H200 with pages of one token, 75
-/// shapes: of fewer sequences than multiprocessors the parts that fill the GPU once take 3 to 41% less than whole ones
-/// or than as many as there are multiprocessors.
+/// curves: with fewer sequences of heads than multiprocessors the parts that fill the GPU once take 3 to 41% less time
+/// than whole sequences, or than a part for each multiprocessor.
 bool waits_for_pages(const DecodeProblem& problem) {
   constexpr int few_tokens = 16;
   return problem.paged() && problem.page_size < few_tokens;
@@ -99,7 +99,7 @@ struct MergeCost {
   double part;
 };
 constexpr MergeCost second_kernel{.all = 2.4, .part = 0.12};
-constexpr MergeCost second_kernel_of_many_rows{.all = 0.8, .part = 0.0};
+constexpr MergeCost second_kernel_of_many_rows{.all = 0.8, .part = 0.0};  // what its parts leave is counted apart
 
 /// A cluster's takes as long as two steps of 64 keys at head_dim 128.
 MergeCost within_cluster(const Variant& variant) {
@@ -120,7 +120,7 @@ long long splits_in_rounds(const DecodeProblem& problem, long long rows, long lo
   constexpr long long most_rounds = 8;
   const long long keys_each = read_by_then / key_bytes(problem) + 2LL * 3 * problem.rows();
   const auto cost = [&](long long splits) {
-    return ceil_div(rows * splits, blocks) * (ceil_div(problem.longest_keys(), splits) + keys_each);
+    return ceil_div(rows * splits, blocks) * (ceil_div(seen_keys(problem), splits) + keys_each);
   };
   long long best = std::max(1LL, blocks / rows);
   for (long long rounds = 2; rounds <= most_rounds; ++rounds) {
@@ -137,7 +137,7 @@ long long splits_in_rounds(const DecodeProblem& problem, long long rows, long lo
 long long best_splits(const Variant& variant, const DecodeProblem& problem, long long rows, long long blocks,
                       bool one_round) {
   constexpr double keys_left = 2.0 * 3;
-  const long long steps = std::max(1LL, ceil_div(problem.longest_keys(), variant.B_c));
+  const long long steps = std::max(1LL, ceil_div(seen_keys(problem), variant.B_c));
   const long long most = blocks / rows;
   const double left =
       keys_left * static_cast<double>(problem.rows() * rows) / static_cast<double>(variant.B_c * blocks);
@@ -180,21 +180,23 @@ long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, c
   constexpr long long enough_keys = 700;
   constexpr long long enough_short_keys = 500;
   constexpr long long enough_bytes = 250'000;
+  constexpr long long fewest_keys = 450;
   const long long keys = seen_keys(problem);
   long long fewest = parts * enough_steps * variant.B_c;
   long long most = parts;
   if (rows >= 2LL * device.multiprocessors) {
     if (has_short_rows(problem) && keys < std::min(fewest, enough_keys)) most = parts - 1;
-    fewest = std::min(
-        {fewest, has_short_rows(problem) ? enough_short_keys : enough_keys, enough_bytes / key_bytes(problem)});
+    fewest = std::min({fewest, has_short_rows(problem) ? enough_short_keys : enough_keys,
+                       std::max(fewest_keys, enough_bytes / key_bytes(problem))});
   }
   if (rows > few_rounds * blocks_at_once(variant, device) || keys < fewest) return 1;
   return std::clamp(keys / (keys_each_row * problem.rows()), 1LL, most);
 }
 
 /// Up to so many sequences of heads whose lines parts share one round of blocks is as fast as parts that keep heads in
-/// step, or faster: in pages, whose parts take longer to begin, and where rows are long, so that most of their lines
-/// are whole; never where rows are short. Measured on an H200, 1,101 shapes drawn from a seed in 1 to 256 parts each.
+/// step, or faster: in pages of few tokens, in others that have no short rows, as their parts take longer to begin, and
+/// where rows are long, so that most of their lines are whole. Measured on an H200, 1,101 curves of 692 drawn shapes in
+/// 1 to 256 parts.
 long long most_in_one_round(const DecodeProblem& problem, const Device& device) {
   constexpr int long_row = 2 * DecodeProblem::line_columns;
   if (waits_for_pages(problem)) return device.multiprocessors;
@@ -214,7 +216,7 @@ long long splits_in_step(const Variant& variant, const DecodeProblem& problem, c
   constexpr int large_page = 128;
   constexpr long long enough_rounds = 8;
   const long long blocks = blocks_at_once(variant, device);
-  const long long keys = problem.longest_keys();
+  const long long keys = seen_keys(problem);
   if (!problem.shares_lines() || rows <= most_in_one_round(problem, device)) return 0;
   if (keys < 3 * device.l2_bytes / (2 * key_bytes(problem) * rows)) return 0;
   const bool short_rows = problem.head_dim < DecodeProblem::line_columns;
@@ -303,18 +305,18 @@ long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, c
 
 int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   constexpr long long most = 256;
-  constexpr int apart_keys = 4500;  // blocks that begin together and are alone are in step for so long
+  constexpr int apart_keys = 4500;             // blocks that begin together and are alone are in step for so long
+  constexpr long long few_sequences_each = 4;  // of a multiprocessor; of more whole ones are as good as two parts each
+  const long long keys = seen_keys(problem);
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = std::max(1LL, tiles * problem.batch);
   const bool may_be_alone = !waits_for_pages(problem);
   const bool alone = may_be_alone && keep_up(rows, variant, problem, device);
-  if (alone && problem.longest_keys() < apart_keys) return 1;
-  if (may_be_alone && reads_apace(variant, problem) &&
-      done_before_merging(rows, problem.longest_keys(), problem, device)) {
-    return 1;
-  }
-  if (const long long splits = splits_in_step(variant, problem, device, rows); splits > 1) {
-    return static_cast<int>(std::min(most, splits));
+  if (alone && keys < apart_keys) return 1;
+  if (may_be_alone && reads_apace(variant, problem) && done_before_merging(rows, keys, problem, device)) return 1;
+  const long long in_step = splits_in_step(variant, problem, device, rows);
+  if (in_step > 1 || (in_step == 1 && rows > few_sequences_each * device.multiprocessors)) {
+    return static_cast<int>(std::min(most, in_step));
   }
   if (alone || fills(rows, blocks, may_be_alone || rows > device.multiprocessors, device)) return 1;
   if (rows > device.multiprocessors) {

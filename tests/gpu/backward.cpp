@@ -10,7 +10,6 @@
 #include "tests/gpu/graph.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/backward_image.hpp"
-#include "tests/harness/random_expression.hpp"
 
 namespace attune::gpu_tests {
 namespace {
@@ -92,11 +91,10 @@ TEST_CASE("gradients of random problems agree with the reference on the GPU, twi
   check_all(cases);
 }
 
-TEST_CASE("gradients of random additive scores and masks agree with the reference on the GPU, to the same bits") {
+TEST_CASE("gradients of 100 random additive scores and masks agree with the reference on the GPU, to the same bits") {
   Random random(68);
   std::vector<BackwardCase> cases;
-  for (int i = 0; i < testing::expression_count(); ++i)
-    cases.push_back(testing::random_expressed_backward_case(random, 400));
+  for (int i = 0; i < 100; ++i) cases.push_back(testing::random_expressed_backward_case(random, 400));
   check_all(cases);
 }
 

@@ -15,6 +15,7 @@
 #include "generator/parallel.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/files.hpp"
+#include "runtime/call/device.hpp"
 #include "runtime/emulator/announcements.hpp"
 #include "runtime/emulator/block.hpp"
 
@@ -141,13 +142,9 @@ Report Kernel::run(const Launch& launch) const {
 }
 
 Device device() {
-  return {.ordinal = 0,
-          .name = "emulator",
-          .capability = 90,
-          .multiprocessors = 132,
-          .shared_per_block = 227 << 10,
-          .shared_per_sm = 228 << 10,
-          .l2_bytes = 60LL << 20};
+  Device device = find_gpu_device(usual_gpu).value();
+  device.name = "emulator";
+  return device;
 }
 
 }  // namespace attune::emulator

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/division.hpp"
 #include "runtime/call/page_counts.hpp"
 #include "runtime/operations/decode/problem_fields.hpp"
 
@@ -99,7 +100,7 @@ Clusters DecodeProblem::clusters() const {
   const long long sequences = static_cast<long long>(batch) * heads_kv;
   const int keys = longest_keys();
   if (rows() > many_rows) {
-    const long long tiles = sequences * ((rows() + best_B_r() - 1) / best_B_r());
+    const long long tiles = sequences * ceil_div(rows(), best_B_r());
     return keys <= most_keys_of_many_rows_in_clusters(*this, tiles) ? Clusters::anywhere : Clusters::no;
   }
   const bool few = rows() <= few_rows && keys >= fewest_keys && keys <= most_keys_in_clusters(*this, sequences);

@@ -259,7 +259,9 @@ TEST_CASE("sequences that share lines have a part for each multiprocessor where 
   CHECK(splits(contiguous, 8, 7, 200, 19'423) == 9);    // as two of 56 would leave 20 multiprocessors idle
   CHECK(splits(contiguous, 3, 30, 200, 19'423) == 37);  // of 90, whose parts keep heads in step
   CHECK(splits(contiguous, 4, 2, 72, 118'080) == 230);  // as they do with rows of up to two lines
-  CHECK(splits(pages, 4, 2, 72, 118'016) == 33);        // but not in pages, of which a block is to have more under way
+  CHECK(splits(pages, 4, 2, 72, 118'016) == 16);        // but not in pages, where parts take longer to begin
+  CHECK(splits(pages, 2, 8, 48, 12'800) == 8);          // which fill the multiprocessors to 97%
+  CHECK(splits(pages, 3, 8, 120, 97'280) == 11);        // to 91% with one part each, so that two rounds are better
   CHECK(splits(pages, 3, 4, 88, 104'192) == 11);
 }
 

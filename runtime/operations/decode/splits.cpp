@@ -145,7 +145,7 @@ long long best_splits(const Variant& variant, const DecodeProblem& problem, long
   merge.part += left;
   constexpr long long few_steps = 4;
   if (steps >= few_steps * most) {
-    return one_round && most * rows * 10 >= blocks * 9 ? most : splits_in_rounds(problem, rows, blocks);
+    return one_round && most * rows * 25 >= blocks * 24 ? most : splits_in_rounds(problem, rows, blocks);
   }
   long long best = 1;
   double least = steps_with(steps, 1, merge);
@@ -229,13 +229,11 @@ long long splits_in_step(const Variant& variant, const DecodeProblem& problem, c
 }
 
 /// Whether of parts that share lines one for each multiprocessor are better than several, as they leave hardly any
-/// idle. In pages a block is to have twice as much under way for that. Measured on an H200 with 4 to 88 sequences of
-/// heads: 0 to 20% faster.
+/// idle. Measured on an H200 with 4 to 88 sequences of heads: 0 to 20% faster.
 bool wants_one_each(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
-  constexpr long long enough_bytes_of_pages = 40LL << 10;
   const long long parted = device.multiprocessors / rows * rows;
   if (waits_for_pages(problem) || !problem.shares_lines() || parted * 10 < device.multiprocessors * 9LL) return false;
-  return problem.paged() ? bytes_ahead(variant, problem) >= enough_bytes_of_pages : reads_apace(variant, problem);
+  return reads_apace(variant, problem);
 }
 
 constexpr double steps_to_begin = 4;  // of a block with a sequence, its Q and its first keys
@@ -310,7 +308,7 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
   const long long keys = seen_keys(problem);
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = std::max(1LL, tiles * problem.batch);
-  const bool may_be_alone = !waits_for_pages(problem);
+  const bool may_be_alone = !waits_for_pages(problem) && !is_limited_by_steps(variant);
   const bool alone = may_be_alone && keep_up(rows, variant, problem, device);
   if (alone && keys < apart_keys) return 1;
   if (may_be_alone && reads_apace(variant, problem) && done_before_merging(rows, keys, problem, device)) return 1;

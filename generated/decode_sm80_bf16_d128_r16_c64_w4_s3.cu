@@ -106,6 +106,9 @@ struct AttuneDecodeParams {
   // Of ragged batches: the most queries of a sequence, of which no more count. Where they are more than seqlen_q,
   // sequences of more than seqlen_q are another kernel's, and no row of theirs is written.
   int longest_q;
+  // Kernels that read pages: as in AttunePages
+  unsigned page_multiplier;
+  int page_shift;
 };
 // --- rotary.h --------------------------------------------------------------------------------------------------------
 // Which columns of a key make a pair that rotary position embedding turns: neighbours, or columns of its two halves.
@@ -137,6 +140,33 @@ constexpr bool interleave = false;    // equal parts of a sequence have its step
 constexpr bool split_rows = false;    // warps have B_r / warps rows each and all keys of a step, so that a large tile reads keys once
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
+// --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
+// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "max", "cvt").
+__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
+
+// 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// log2 x on the special-function unit.
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// The larger of the two; of a number and NaN, the number.
+__device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
+
+// Two floats rounded to nearest even and packed, `low` in the lower half.
+template <Dtype dtype>
+__device__ __forceinline__ u32 pack(float low, float high) {
+  u32 word;
+  static_assert(dtype == variant::dtype);
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
@@ -256,33 +286,6 @@ __device__ __forceinline__ void store_shared(u32 address, float value) {
 // `address` 8-byte aligned.
 __device__ __forceinline__ void store_shared(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
-}
-// --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
-// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "max", "cvt").
-__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
-
-// 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// log2 x on the special-function unit.
-__device__ __forceinline__ float log2_approx(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// The larger of the two; of a number and NaN, the number.
-__device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
-
-// Two floats rounded to nearest even and packed, `low` in the lower half.
-template <Dtype dtype>
-__device__ __forceinline__ u32 pack(float low, float high) {
-  u32 word;
-  static_assert(dtype == variant::dtype);
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  return word;
 }
 // --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
 // Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
@@ -421,6 +424,13 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 #endif
 }
 #endif  // ATTUNE_EMULATOR
+// --- blocks/divisor.cuh ----------------------------------------------------------------------------------------------
+// Division by a number that is not known before the kernel runs.
+
+// n / value, exact for n below 2^31, by what the host worked out: the multiplier is 2^shift / value, rounded up.
+__device__ __forceinline__ u32 quotient_of(u32 n, u32 multiplier, int shift) {
+  return static_cast<u32>(static_cast<u64>(n) * multiplier >> shift);
+}
 // --- blocks/partial_chunk.cuh ----------------------------------------------------------------------------------------
 // The last chunk of a row whose columns are no multiple of 8, which the row's end cuts.
 
@@ -544,10 +554,10 @@ struct CacheCopy {
     } else if constexpr (page_sizes == Pages::any) {
       const int key = first_key + static_cast<int>(own_row());
       if (key < begin || key >= seqlen) return {{{-1, 0}}, first_key};
-      const int entry = static_cast<int>(static_cast<u32>(key) / static_cast<u32>(params.page_size));
+      const int entry = entry_of(params, key);
       return {{{load_global_int(params.block_table + row + entry), key - entry * params.page_size}}, first_key};
     } else {
-      int entry = static_cast<int>(static_cast<u32>(first_key) / static_cast<u32>(params.page_size));
+      int entry = entry_of(params, first_key);
       int token = first_key - entry * params.page_size;
       Place place;
       place.first_key = first_key;
@@ -606,6 +616,11 @@ struct CacheCopy {
   }
 
  private:
+  // Which of a sequence's pages has a key.
+  __device__ __forceinline__ static int entry_of(const AttuneDecodeParams& params, int key) {
+    return static_cast<int>(quotient_of(static_cast<u32>(key), params.page_multiplier, params.page_shift));
+  }
+
   // The lanes that copy a row together own one of each of their steps: they ask one another, so that whom a lane asks
   // depends on the step alone.
   __device__ __forceinline__ static u32 own_row() {

@@ -69,4 +69,7 @@ struct AttuneDecodeParams {
   // Of ragged batches: the most queries of a sequence, of which no more count. Where they are more than seqlen_q,
   // sequences of more than seqlen_q are another kernel's, and no row of theirs is written.
   int longest_q;
+  // Kernels that read pages: as in AttunePages
+  unsigned page_multiplier;
+  int page_shift;
 };

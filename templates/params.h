@@ -3,7 +3,7 @@
 // part of every cache key.
 #pragma once
 
-#define ATTUNE_PARAMS_ABI 13
+#define ATTUNE_PARAMS_ABI 14
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).

@@ -1,6 +1,7 @@
 // A warp's strip of keys and values from the cache to shared memory: pages that a table names, or one page a sequence.
 #pragma once
 
+#include "blocks/divisor.cuh"
 #include "blocks/partial_chunk.cuh"
 #include "blocks/tile.cuh"
 #include "decode_params.h"
@@ -66,10 +67,10 @@ struct CacheCopy {
     } else if constexpr (page_sizes == Pages::any) {
       const int key = first_key + static_cast<int>(own_row());
       if (key < begin || key >= seqlen) return {{{-1, 0}}, first_key};
-      const int entry = static_cast<int>(static_cast<u32>(key) / static_cast<u32>(params.page_size));
+      const int entry = entry_of(params, key);
       return {{{load_global_int(params.block_table + row + entry), key - entry * params.page_size}}, first_key};
     } else {
-      int entry = static_cast<int>(static_cast<u32>(first_key) / static_cast<u32>(params.page_size));
+      int entry = entry_of(params, first_key);
       int token = first_key - entry * params.page_size;
       Place place;
       place.first_key = first_key;
@@ -139,6 +140,11 @@ struct CacheCopy {
   }
 
  private:
+  // Which of a sequence's pages has a key.
+  __device__ __forceinline__ static int entry_of(const AttuneDecodeParams& params, int key) {
+    return static_cast<int>(quotient_of(static_cast<u32>(key), params.page_multiplier, params.page_shift));
+  }
+
   // The lanes that copy a row together own one of each of their steps: they ask one another, so that whom a lane asks
   // depends on the step alone.
   __device__ __forceinline__ static u32 own_row() {

@@ -21,3 +21,8 @@ struct Divisor {
     return static_cast<int>(more ? quotient + 1 : quotient);
   }
 };
+
+// n / value, exact for n below 2^31, by what the host worked out: the multiplier is 2^shift / value, rounded up.
+__device__ __forceinline__ u32 quotient_of(u32 n, u32 multiplier, int shift) {
+  return static_cast<u32>(static_cast<u64>(n) * multiplier >> shift);
+}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "blocks/copy.cuh"
+#include "blocks/divisor.cuh"
 #include "params.h"
 #include "ptx/lanes.cuh"
 #include "ptx/memory_words.cuh"
@@ -101,7 +102,7 @@ struct PageSource {
       const int one = key + static_cast<int>(p * KVTile::span * rows_at_once);
       own[p] = {-1, 0};
       if (static_cast<u32>(one) >= static_cast<u32>(keys)) continue;  // in front of the first block, too
-      const int entry = static_cast<int>(static_cast<u64>(one) * params.page_multiplier >> params.page_shift);
+      const int entry = static_cast<int>(quotient_of(static_cast<u32>(one), params.page_multiplier, params.page_shift));
       own[p] = {load_global_int(table + entry), one - entry * params.page_size};
     }
   }

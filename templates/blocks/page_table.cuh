@@ -1,6 +1,7 @@
 // What lies in a cache's pages, where the table of a sequence is, and which entry a key's page has.
 #pragma once
 
+#include "blocks/divisor.cuh"
 #include "paged_params.h"
 #include "types.h"
 
@@ -11,5 +12,5 @@ __device__ __forceinline__ const int* table_of(const AttunePages& pages, int seq
 }
 
 __device__ __forceinline__ u32 entry_of(const AttunePages& pages, int key) {
-  return static_cast<u32>(static_cast<u64>(static_cast<u32>(key)) * pages.page_multiplier >> pages.page_shift);
+  return quotient_of(static_cast<u32>(key), pages.page_multiplier, pages.page_shift);
 }

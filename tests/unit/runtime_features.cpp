@@ -14,6 +14,7 @@
 
 #include "attune/attune.hpp"
 #include "generator/check.hpp"
+#include "runtime/base/division.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/call/field_checks.hpp"
@@ -324,12 +325,9 @@ TEST_CASE("where no sequence may have a key, a paged cache needs no table and no
 
 TEST_CASE("kernels divide by the size of a page exactly") {
   for (const int page_size : {1, 2, 3, 5, 7, 16, 24, 100, 255, 256, 641, 4096, 65537, (1 << 30) - 1, 1 << 30}) {
-    attune_prefill_args args = paged_args();
-    args.page_size = page_size;
-    args.table_width = args.seqlen_k;
-    const AttunePrefillParams params = make_params(args, check_arguments(args));
+    const Reciprocal reciprocal = reciprocal_of(page_size);
     const auto page_of = [&](std::int64_t key) {
-      return static_cast<std::int64_t>(static_cast<std::uint64_t>(key) * params.page_multiplier >> params.page_shift);
+      return static_cast<std::int64_t>(static_cast<std::uint64_t>(key) * reciprocal.multiplier >> reciprocal.shift);
     };
     for (std::int64_t page = 0; page <= most_rows / page_size; page += 1 + page / 7) {
       const std::int64_t first = page * page_size;
@@ -337,6 +335,13 @@ TEST_CASE("kernels divide by the size of a page exactly") {
       CHECK(page_of(first + page_size - 1) == page);
     }
     CHECK(page_of(most_rows) == most_rows / page_size);
+
+    attune_prefill_args args = paged_args();
+    args.page_size = page_size;
+    args.table_width = args.seqlen_k;
+    const AttunePrefillParams params = make_params(args, check_arguments(args));
+    CHECK(params.page_multiplier == reciprocal.multiplier);
+    CHECK(params.page_shift == reciprocal.shift);
   }
 }
 

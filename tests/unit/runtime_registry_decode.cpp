@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attune/attune.hpp"
+#include "runtime/base/division.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/gpu/driver.hpp"
 #include "runtime/operations/decode/arguments.hpp"
@@ -120,6 +121,8 @@ TEST_CASE("decode launches both kernels with one block of parameters, the second
   CHECK(params.evict_first == 1);
   CHECK(params.splits == 4);
   CHECK(params.parts == 12);
+  CHECK(params.page_multiplier == reciprocal_of(256).multiplier);
+  CHECK(params.page_shift == reciprocal_of(256).shift);
 }
 
 TEST_CASE("a softcap takes the softmax's place in the scale, in a kernel of its own") {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "runtime/base/add_line.hpp"
+#include "runtime/base/division.hpp"
 #include "runtime/call/arguments.hpp"
 #include "runtime/call/expressions.hpp"
 #include "runtime/call/field_checks.hpp"
@@ -266,6 +267,7 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
   const int columns = padded_head_dim(problem.head_dim);
   const long long partial_rows = static_cast<long long>(plan.slots) * problem.heads_kv * problem.rows();
   const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap, problem.expressions.score != 0);
+  const Reciprocal pages = reciprocal_of(std::max(1, problem.page_size));
   auto* const partial_o = plan.workspace_bytes > 0 ? static_cast<float*>(args.workspace) : nullptr;
   return {.q = kernel_tensor(args.q, queries_of(problem)),
           .k = key_params(args.k, problem),
@@ -309,7 +311,9 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .seqused_q = used_queries(args),
           .key_columns = problem.head_dim,
           .warp_rows = plan.warp_rows ? 1 : 0,
-          .longest_q = std::max(problem.seqlen_q, problem.longest_q)};
+          .longest_q = std::max(problem.seqlen_q, problem.longest_q),
+          .page_multiplier = pages.multiplier,
+          .page_shift = pages.shift};
 }
 
 DecodeProblem launched_of(DecodeProblem problem, long long begin) {

@@ -1,11 +1,11 @@
 #include "runtime/operations/prefill/arguments.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
 #include "runtime/base/add_line.hpp"
+#include "runtime/base/division.hpp"
 #include "runtime/call/arguments.hpp"
 #include "runtime/call/dropout.hpp"
 #include "runtime/call/expressions.hpp"
@@ -126,14 +126,6 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   }
 }
 
-/// How kernels divide by page_size, exactly for what is below 2^31: the multiplier is 2^page_shift / page_size, rounded
-/// up, and has 32 bits.
-void set_page_division(AttunePrefillParams& params) {
-  const auto size = static_cast<std::uint64_t>(params.page_size);
-  params.page_shift = 31 + std::bit_width(size - 1);
-  params.page_multiplier = static_cast<unsigned>(((std::uint64_t{1} << params.page_shift) + size - 1) / size);
-}
-
 /// What the shapes of a call say, its pointers and strides apart.
 Problem read_problem(const attune_prefill_args& args) {
   check_struct_size("attune_prefill_args", args.struct_size, oldest_args_size);
@@ -240,6 +232,7 @@ float* carried_rows(const attune_prefill_args& args, std::size_t bytes) {
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem) {
   const PrefillShapes shapes = shapes_of(problem);
   const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap, problem.expressions.score != 0);
+  const Reciprocal pages = problem.paged ? reciprocal_of(problem.page_size) : Reciprocal{};
   AttunePrefillParams params{.q = kernel_tensor(args.q, shapes.q),
                              .k = kernel_tensor(args.k, shapes.k),
                              .v = kernel_tensor(args.v, shapes.v),
@@ -265,8 +258,8 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
                              .table_width = problem.table_width,
                              .pages = problem.pages,
                              .page_size = problem.page_size,
-                             .page_multiplier = 0,
-                             .page_shift = 0,
+                             .page_multiplier = pages.multiplier,
+                             .page_shift = pages.shift,
                              .key_columns = problem.head_dim,
                              .fewest_queries = 0};
   if (problem.ragged) {
@@ -279,7 +272,6 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
     params.cu_seqlens_k = nullptr;
     params.seqused_k = args.seqused_k;
     params.block_table = args.block_table;
-    set_page_division(params);
   }
   return params;
 }

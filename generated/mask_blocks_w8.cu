@@ -26,7 +26,8 @@ struct AttuneArray {
 struct AttuneExpressionParams {
   float score_scale;      // q.k times it, after a soft cap's map, is s; scale_log2 is log2(e) where a score is given
   AttuneArray arrays[8];  // of the parameters, the score's first
-  const float* sink;      // of kernels with sinks a logit of each head
+  const void* sink;       // of kernels with sinks a logit of each head
+  int sink_like_q;        // 1: these have the dtype of q; 0: fp32
 };
 // --- mask_blocks_params.h --------------------------------------------------------------------------------------------
 // The parameters of mask_blocks' kernels, and what they leave to others, under params.h's ATTUNE_PARAMS_ABI.

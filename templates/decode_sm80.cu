@@ -271,7 +271,7 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Gi
     if (column >= params.head_dim) return;
     if constexpr (variant::sink) {
       const bool is_first = params.splits > 0 ? block_index().y == 0 : slot % 2 == 1;  // blocks/parts.cuh
-      if (is_first) join_sink(o, lse, load_global_float(sinks_of(given) + head_of(params, kv_head, first_row + row)));
+      if (is_first) join_sink(o, lse, sink_of(given, head_of(params, kv_head, first_row + row)));
     }
     if (whole) {
       store(params, batch, kv_head, first_row + row, column, o, lse);
@@ -298,7 +298,8 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
 }
 
 // The LSE of such rows where they have sinks, whose softmax has nothing else.
-__device__ __forceinline__ void store_empty_sinks(const AttuneDecodeParams& params, const float* sinks, int kv_head,
+template <class Given>
+__device__ __forceinline__ void store_empty_sinks(const AttuneDecodeParams& params, const Given& given, int kv_head,
                                                   int first_row) {
   constexpr float log2_e = 1.44269504f;
 #pragma unroll 1
@@ -307,7 +308,7 @@ __device__ __forceinline__ void store_empty_sinks(const AttuneDecodeParams& para
     if (Stretch(visible_of(params, batch, first_row), variant::B_c).blocks > 0) continue;
     const QueryRow row(params, batch, kv_head, first_row + static_cast<int>(thread_index()));
     if (thread_index() >= variant::B_r || !row.exists) continue;
-    row.store_lse(params, load_global_float(sinks + row.head) * log2_e);
+    row.store_lse(params, sink_of(given, row.head) * log2_e);
   }
 }
 
@@ -433,12 +434,12 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     if (!begun) parts.leave_nothing(own_rows);
     parts.merge(own_rows, params.head_dim, [&](int row, int column, Float4 o, float lse) {
       if constexpr (variant::sink) {
-        join_sink(o, lse, load_global_float(sinks_of(given) + head_of(params, kv_head, first_row + row)));
+        join_sink(o, lse, sink_of(given, head_of(params, kv_head, first_row + row)));
       }
       store(params, position.batch, kv_head, first_row + row, column, o, lse);
     });
   } else {
     store_empty(params, kv_head, first_row);
-    if constexpr (variant::sink) store_empty_sinks(params, sinks_of(given), kv_head, first_row);
+    if constexpr (variant::sink) store_empty_sinks(params, given, kv_head, first_row);
   }
 }

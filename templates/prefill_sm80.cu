@@ -230,8 +230,7 @@ extern "C" __global__ void __launch_bounds__(threads)
   softmax.finish(inverse_l, lse, params.scale_log2);
   if constexpr (variant::sink) {
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i)
-      join_sinks(inverse_l[i], lse[i], sinks_of(params), score_rows, first_row + i * 16);
+    for (int i = 0; i < row_tiles; ++i) join_sinks(inverse_l[i], lse[i], params, score_rows, first_row + i * 16);
   }
   if constexpr (variant::dropout) grow(inverse_l, dropped.scale);
   store(params, O, inverse_l, lse);

@@ -375,7 +375,7 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
   }
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
   if constexpr (variant::sink) {
-    join_sinks(inverse_l, lse, sinks_of(params), score_rows<Rows>(params, tile),
+    join_sinks(inverse_l, lse, params, score_rows<Rows>(params, tile),
                first_row + static_cast<int>(warp_index() % 4) * 16);
   }
   output.store<variant::dtype>(O, inverse_l, Maps::outputs(params, tile), Rows::queries(tile, first_row));

@@ -47,8 +47,11 @@ struct ExpressionTexts {
   const char* mask = nullptr;
   const attune_named_array* params = nullptr;
   int count = 0;
-  const float* sink = nullptr;
-  int heads_q = 0;  ///< logits of the sink
+  const void* sink = nullptr;
+  bool sink_like_q = false;  ///< of the dtype of q, not fp32
+  int heads_q = 0;           ///< logits of the sink
+
+  [[nodiscard]] int sink_bytes() const { return sink_like_q ? 2 : 4; }  ///< of a logit
 };
 template <class Args>
 ExpressionTexts expression_texts(const Args& args) {
@@ -58,6 +61,8 @@ ExpressionTexts expression_texts(const Args& args) {
     if (args.struct_size < offsetof(Args, sink) + sizeof(args.sink)) return texts;
     texts.sink = args.sink;
     texts.heads_q = args.heads_q;
+    if (args.struct_size < offsetof(Args, sink_like_q) + sizeof(args.sink_like_q)) return texts;
+    texts.sink_like_q = args.sink_like_q != 0;
   }
   return texts;
 }

@@ -204,7 +204,8 @@ ExpressionValues random_values(std::uint64_t seed, const Problem& problem) {
       .of_score = of(problem.expressions.score), .of_mask = of(problem.expressions.mask), .sink = {}};
   Random random(seed);
   for (int head = 0; head < problem.heads_q * problem.expressions.sink; ++head) {
-    values.sink.push_back(static_cast<float>(random.below(1 << 10)) / 128.0F - 4.0F);  // beside scores around 0
+    // Beside scores around 0, and of as many digits as 16 bits have.
+    values.sink.push_back(static_cast<float>(random.below(1 << 7)) / 16.0F - 4.0F);
   }
   return values;
 }

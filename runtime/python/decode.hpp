@@ -88,6 +88,7 @@ void copy_attention(To& to, const From& from) {
   to.params = from.params;
   to.param_count = from.param_count;
   to.sink = from.sink;
+  to.sink_like_q = from.sink_like_q;
 }
 
 /// Attention of q to a cache. Returns the output, or (output, LSE). Throws a Python exception or Error: of mistakes

@@ -122,11 +122,13 @@ void ExpressionArguments::read_sink(const First& first, nb::handle sink, std::in
                  fmt::format("it must be ({},), (heads_q,)", heads_q));
   require_contiguous(name, given);
   sink_array_ = nb::borrow(sink);
-  if (is_short) {
+  sink_like_q_ = element == first.array.element;
+  sink_ = pointer<const void>(given.address);
+  if (is_short && !sink_like_q_) {
     const Entered entered(first.framework.on_device(first.array.device));
     sink_array_ = first.framework.as_float32(sink);
+    sink_ = pointer<const void>(first.framework.read(name, sink_array_).address);
   }
-  sink_ = pointer<const float>(is_short ? first.framework.read(name, sink_array_).address : given.address);
 }
 
 void ExpressionArguments::read_options(const First& first, const ExpressionOptions& options) {

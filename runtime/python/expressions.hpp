@@ -51,12 +51,15 @@ class ExpressionArguments {
     args.mask = has_mask_ ? mask_.c_str() : nullptr;
     args.params = arrays_.data();
     args.param_count = static_cast<std::int32_t>(arrays_.size());
-    if constexpr (requires { args.sink; }) args.sink = sink_;
+    if constexpr (requires { args.sink; }) {
+      args.sink = sink_;
+      args.sink_like_q = sink_like_q_ ? 1 : 0;
+    }
   }
 
   /// The arrays that expressions look up, as they were passed.
   [[nodiscard]] std::span<const nanobind::object> arrays() const { return given_; }
-  /// The sink's, float32; none where there is none.
+  /// The sink's, float32 or of q's dtype; none where there is none.
   [[nodiscard]] nanobind::handle sink() const { return sink_array_; }
 
  private:
@@ -72,7 +75,8 @@ class ExpressionArguments {
   std::vector<std::string> names_;  ///< to which arrays_ points
   std::vector<attune_named_array> arrays_;
   std::vector<nanobind::object> given_;  ///< arrays_ as they were passed
-  const float* sink_ = nullptr;
+  const void* sink_ = nullptr;
+  bool sink_like_q_ = false;                        ///< not float32
   nanobind::object sink_array_ = nanobind::none();  ///< the caller's, or one that was made of it
 };
 

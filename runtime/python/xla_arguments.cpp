@@ -177,8 +177,9 @@ attune_prefill_args prefill_arguments(const xla::CallFrame& frame, const XlaExpr
   set_problem(args, frame, inputs(frame.arguments, count), expressions);
   if (has_sink) {
     const xla::Buffer& sink = buffer(frame.arguments, count);
-    if (sink.dtype != xla::type_f32) mismatch();
-    args.sink = static_cast<const float*>(sink.data);
+    args.sink_like_q = sink.dtype == xla::type_f32 ? 0 : 1;
+    if (args.sink_like_q != 0 && sink.dtype != buffer(frame.arguments, 0).dtype) mismatch();
+    args.sink = sink.data;
   }
   if (has_dropout) args.dropout.state = dropout_state(frame, expressions.others - 1);
   args.o = packed(buffer(frame.results, 0), 1)[0];

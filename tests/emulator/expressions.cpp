@@ -274,13 +274,17 @@ TEST_CASE("sinks are in the softmax of every row, one that sees nothing too, onc
                                     {"s + slope[h] * (k - p) where slope: fp32[head]", "", true},
                                     {"", "k % 97 < 80 and p - k < 300 + h", true}}};
   std::uint64_t seed = 0;
+  const auto told = [&](Texts one) {
+    one.sink_like_q = seed % 2 == 1;
+    return one;
+  };
   for (const Texts& one : texts) {
     for (const Kind kind : {Kind::dense, Kind::ragged, Kind::paged}) {
       for (const Device& device : {emulator::device(), h200}) {
         ++seed;
         Drawn drawn = testing::random_expressed_case(random, kind, 150, 400);
         drawn.problem.dropout = kind == Kind::dense && one.mask.empty();
-        ExpressedCall call({drawn.problem, drawn.sequences, one}, seed);
+        ExpressedCall call({drawn.problem, drawn.sequences, told(one)}, seed);
         const OwnChoice own = choose_own(call.problem(), device);
         REQUIRE(own.refusals.empty());
         REQUIRE(own.variant.sink == 1);
@@ -292,7 +296,7 @@ TEST_CASE("sinks are in the softmax of every row, one that sees nothing too, onc
       Drawn drawn = testing::random_expressed_case(random, Kind::paged, 4, 700);
       drawn.problem.heads_q = 4 * drawn.problem.heads_kv;
       drawn.sequences.seqused_k[0] = splits == 2 ? 0 : drawn.sequences.seqused_k[0];
-      ExpressedCall call({drawn.problem, drawn.sequences, one}, seed);
+      ExpressedCall call({drawn.problem, drawn.sequences, told(one)}, seed);
       call.check_decode(kernels, emulator::device(), splits, seed);
       if (splits == 0) continue;
       call.check_decode(kernels, h200, splits, seed, [&](Variant& variant) {

@@ -66,6 +66,7 @@ void check_random_expressions(std::uint64_t seed, KeyStorage storage, bool decod
     ExpressedCase one = testing::random_expressed_case(random, storage, decodes ? 4 : 300, 700);
     one.texts = testing::random_texts(random);
     one.texts.sink = testing::once_in(random, 4);
+    one.texts.sink_like_q = one.texts.sink && i % 2 == 1;
     CAPTURE(one.texts.score);
     CAPTURE(one.texts.mask);
     const ExpressedImage image(one, random());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "generator/expression/pool.hpp"
+#include "runtime/base/storage.hpp"
 #include "runtime/call/limits.hpp"
 #include "runtime/call/window.hpp"
 #include "runtime/lab/random_values.hpp"
@@ -98,14 +99,19 @@ ExpressedImage::ExpressedImage(const ExpressedCase& one, std::uint64_t seed)
   o_ = placed(problem_.stored_sequences(), problem_.stored_rows(), problem_.heads_q);
   lse_ = places_.add(query_rows(problem_) * sizeof(float));
   stored_ = StoredArrays(problem_, seed, places_);
-  sink_ = places_.add(stored_.values().sink);
+  for (const float logit : stored_.values().sink) short_sink_.push_back(to_storage(problem_.dtype, logit));
+  sink_ = texts_.sink_like_q ? places_.add(short_sink_) : places_.add(stored_.values().sink);
   placed_ = PlacedSequences(sequences_, places_);
   memory_ = places_.memory();
   for (std::uint64_t i = 0; const PlacedTensor& tensor : {q_, k_, v_}) {
     tensor.fill(memory_, random_values(problem_.dtype, tensor.elements(), 3 * seed + i++));
   }
   stored_.put(memory_);
-  put(memory_, sink_, stored_.values().sink);
+  if (texts_.sink_like_q) {
+    put(memory_, sink_, short_sink_);
+  } else {
+    put(memory_, sink_, stored_.values().sink);
+  }
   placed_.put(memory_, sequences_);
   whole_ = memory_;
 }
@@ -185,7 +191,8 @@ void ExpressedImage::place(Args& args, void* memory) const {
   arrays_ = stored_.named(memory);
   args.params = arrays_.data();
   args.param_count = static_cast<std::int32_t>(arrays_.size());
-  args.sink = texts_.sink ? at<float>(memory, sink_) : nullptr;
+  args.sink = texts_.sink ? at<void>(memory, sink_) : nullptr;
+  args.sink_like_q = texts_.sink_like_q ? 1 : 0;
 }
 
 const ExpressedOutput& ExpressedImage::expected() const {

@@ -25,7 +25,8 @@ namespace attune::testing {
 struct ExpressedTexts {
   std::string score;
   std::string mask;
-  bool sink = false;  ///< heads have one
+  bool sink = false;         ///< heads have one
+  bool sink_like_q = false;  ///< of the dtype of q, not fp32
 
   [[nodiscard]] CallExpressions numbers() const;
 };
@@ -92,6 +93,7 @@ class ExpressedImage {
   PlacedTensor o_;
   std::size_t lse_ = 0;  ///< places, in bytes
   std::size_t sink_ = 0;
+  std::vector<std::uint16_t> short_sink_;  ///< the logits as those of q are stored
   PlacedSequences placed_;
   Memory memory_;
   Memory whole_;  ///< without poisoned keys

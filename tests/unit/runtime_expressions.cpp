@@ -81,7 +81,14 @@ TEST_CASE("a sink is part of a call's problem and of what it asks of a kernel, w
     CHECK(own.variant.sink == 1);
     CHECK(own.variant.name().find("_sink") != std::string::npos);
   }
-  call.args.sink = reinterpret_cast<const float*>(reinterpret_cast<const char*>(call.array.data()) + 2);
+  call.args.sink = reinterpret_cast<const char*>(call.array.data()) + 2;
+  CHECK(call.error().starts_with("sink is "));
+  call.args.sink_like_q = 1;
+  CHECK(call.error().empty());
+  call.args.sink = reinterpret_cast<const char*>(call.array.data()) + 1;
+  CHECK(call.error().starts_with("sink is "));
+  call.args.struct_size = offsetof(attune_prefill_args, sink_like_q);  // a caller who knows of fp32 alone
+  call.args.sink = reinterpret_cast<const char*>(call.array.data()) + 2;
   CHECK(call.error().starts_with("sink is "));
   call.args.struct_size = offsetof(attune_prefill_args, sink);
   CHECK(!check_arguments(call.args).expressions.any());

@@ -60,6 +60,9 @@ T load_shared_as(unsigned address, int line) {
   machine().load_shared(address, &value, sizeof(value), line);
   return value;
 }
+inline unsigned load_global_element(const void* pointer, int line) {
+  return load_global_as<unsigned short>(pointer, line);
+}
 inline void store_global_element(void* pointer, unsigned element, int line) {
   const auto stored = static_cast<unsigned short>(element);
   machine().store_global(pointer, &stored, sizeof(stored), line);

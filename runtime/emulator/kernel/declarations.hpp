@@ -64,6 +64,7 @@ inline void store_global(void* pointer, const Chunk& chunk, int line = __builtin
 inline const void* kept(const void* pointer);
 
 // ptx/memory_elements.cuh
+inline unsigned load_global_element(const void* pointer, int line = __builtin_LINE());
 inline void store_global_element(void* pointer, unsigned element, int line = __builtin_LINE());
 
 // ptx/memory_words.cuh

@@ -190,7 +190,8 @@ typedef struct attune_prefill_args {
   int32_t param_count;
   /* Attention sinks: a logit of each head of q, which is in the softmax of each of its rows as one more key's score,
    * scaled already, whose value is 0. lse has it, too: of a query that sees no key it is the logit. Null: none */
-  const float* sink; /* heads_q, contiguous, device memory */
+  const void* sink;    /* heads_q, contiguous, device memory */
+  int32_t sink_like_q; /* 1: sink has the dtype of q; 0: it is fp32 */
 } attune_prefill_args;
 
 /* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */
@@ -278,7 +279,8 @@ typedef struct attune_decode_args {
   const char* mask;
   const attune_named_array* params;
   int32_t param_count;
-  const float* sink; /* likewise */
+  const void* sink; /* likewise */
+  int32_t sink_like_q;
 } attune_decode_args;
 
 /* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and

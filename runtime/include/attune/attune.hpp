@@ -84,7 +84,8 @@ struct Prefill {
   std::size_t workspace_bytes = 0;
   Dropout dropout = {};  ///< p 0: none
   Expressions expressions = {};
-  const float* sink = nullptr;  ///< heads_q, device memory: a logit of each head of q in the softmax of its rows
+  const void* sink = nullptr;  ///< heads_q, device memory: a logit of each head of q in the softmax of its rows
+  bool sink_like_q = false;    ///< it has the dtype of q, and is not fp32
 
   /// The same for the C ABI.
   [[nodiscard]] attune_prefill_args args() const {
@@ -110,6 +111,7 @@ struct Prefill {
     result.workspace_bytes = workspace_bytes;
     expressions.set(result);
     result.sink = sink;
+    result.sink_like_q = sink_like_q ? 1 : 0;
     return result;
   }
 };
@@ -176,7 +178,8 @@ struct Decode {
   const std::int32_t* seqused_q = nullptr;  ///< batch, device memory, with cu_seqlens_q: how many of a sequence's
                                             ///< queries count, and no row of o and LSE after them is written; null: all
   Expressions expressions = {};
-  const float* sink = nullptr;  ///< heads_q, device memory: a logit of each head of q in the softmax of its rows
+  const void* sink = nullptr;  ///< heads_q, device memory: a logit of each head of q in the softmax of its rows
+  bool sink_like_q = false;    ///< it has the dtype of q, and is not fp32
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -223,6 +226,7 @@ struct Decode {
     result.seqused_q = seqused_q;
     expressions.set(result);
     result.sink = sink;
+    result.sink_like_q = sink_like_q ? 1 : 0;
     return result;
   }
 };

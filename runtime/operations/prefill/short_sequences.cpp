@@ -88,7 +88,9 @@ attune_decode_args short_args(const attune_prefill_args& args, const Problem& pr
   result.cu_seqlens_k = params.cu_seqlens_k;
   result.total_k = part.total_k;
   result.seqused_q = params.seqused_q;
-  result.sink = expression_texts(args).sink;
+  const ExpressionTexts texts = expression_texts(args);
+  result.sink = texts.sink;
+  result.sink_like_q = texts.sink_like_q ? 1 : 0;
   return result;
 }
 

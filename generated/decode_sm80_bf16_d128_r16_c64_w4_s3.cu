@@ -427,7 +427,7 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 // --- blocks/divisor.cuh ----------------------------------------------------------------------------------------------
 // Division by a number that is not known before the kernel runs.
 
-// n / value, exact for n below 2^31, by what the host worked out: the multiplier is 2^shift / value, rounded up.
+// n / d, exact for n below 2^31. The host computes the multiplier, which is 2^shift / d rounded up.
 __device__ __forceinline__ u32 quotient_of(u32 n, u32 multiplier, int shift) {
   return static_cast<u32>(static_cast<u64>(n) * multiplier >> shift);
 }

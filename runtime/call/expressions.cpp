@@ -159,7 +159,10 @@ std::vector<attune_named_array> stand_ins(const CallExpressions& expressions, co
 
 void check_expressions(std::vector<std::string>& found, const ExpressionTexts& texts,
                        const CallExpressions& expressions, const ExpressionExtents& extents) {
-  if (expressions.sink != 0) check_alignment(found, "sink", texts.sink, texts.sink_bytes());
+  if (expressions.sink != 0) {
+    check_flag(found, "sink_like_q", texts.sink_like_q);
+    check_alignment(found, "sink", texts.sink, texts.sink_bytes());
+  }
   if (expressions.score == 0 && expressions.mask == 0) return;
   const auto at_most = [&](const char* name, long long value, long long most) {
     if (value > most) add_line(found, "{} is {}; with expressions it must be at most {}", name, value, most);
@@ -205,7 +208,7 @@ AttuneExpressionParams expression_params(const ExpressionTexts& texts, const Cal
   AttuneExpressionParams result{};
   result.score_scale = score_scale;
   result.sink = texts.sink;
-  result.sink_like_q = texts.sink_like_q ? 1 : 0;
+  result.sink_like_q = texts.sink_like_q;
   std::size_t i = 0;
   for (const Parameter& parameter : parameters_of(expressions)) {
     const attune_named_array& array = *find_array(texts, parameter.name);

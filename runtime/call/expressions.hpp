@@ -48,10 +48,10 @@ struct ExpressionTexts {
   const attune_named_array* params = nullptr;
   int count = 0;
   const void* sink = nullptr;
-  bool sink_like_q = false;  ///< of the dtype of q, not fp32
-  int heads_q = 0;           ///< logits of the sink
+  int sink_like_q = 0;  ///< 1: of the dtype of q; 0: fp32
+  int heads_q = 0;      ///< logits of the sink
 
-  [[nodiscard]] int sink_bytes() const { return sink_like_q ? 2 : 4; }  ///< of a logit
+  [[nodiscard]] int sink_bytes() const { return sink_like_q != 0 ? 2 : 4; }  ///< of a logit
 };
 template <class Args>
 ExpressionTexts expression_texts(const Args& args) {
@@ -62,7 +62,7 @@ ExpressionTexts expression_texts(const Args& args) {
     texts.sink = args.sink;
     texts.heads_q = args.heads_q;
     if (args.struct_size < offsetof(Args, sink_like_q) + sizeof(args.sink_like_q)) return texts;
-    texts.sink_like_q = args.sink_like_q != 0;
+    texts.sink_like_q = args.sink_like_q;
   }
   return texts;
 }

@@ -204,7 +204,7 @@ ExpressionValues random_values(std::uint64_t seed, const Problem& problem) {
       .of_score = of(problem.expressions.score), .of_mask = of(problem.expressions.mask), .sink = {}};
   Random random(seed);
   for (int head = 0; head < problem.heads_q * problem.expressions.sink; ++head) {
-    // Beside scores around 0, and of as many digits as 16 bits have.
+    // Near the scores, which are around 0; fp16 and bf16 hold them exactly.
     values.sink.push_back(static_cast<float>(random.below(1 << 7)) / 16.0F - 4.0F);
   }
   return values;

@@ -11,7 +11,7 @@
 #include "ptx/unpack.cuh"
 #include "types.h"
 
-// That of a head, for a kernel that has some.
+// The logit of a head. Kernels with sinks alone ask for it.
 template <class KernelParams>
 __device__ __forceinline__ float sink_of(const KernelParams& params, int head) {
   const AttuneExpressionParams& given = params.expressions;

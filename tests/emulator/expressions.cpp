@@ -33,6 +33,7 @@ using testing::once_in;
 using testing::one_of;
 using testing::up_to;
 
+const Device a100 = device_of(*find_arch("sm_80"));
 const Device h200 = device_of(*find_arch("sm_90"));
 
 /// Runs an image's calls on the emulator and CHECKs what they leave.
@@ -146,7 +147,7 @@ TEST_CASE("what models use agrees with the reference: slopes, documents, prefixe
     CAPTURE(texts.score);
     CAPTURE(texts.mask);
     for (const Kind kind : {Kind::dense, Kind::ragged, Kind::paged}) {
-      for (const Device& device : {emulator::device(), h200}) {
+      for (const Device& device : {a100, h200}) {
         ++seed;
         Drawn drawn = testing::random_expressed_case(random, kind, 140, 700);
         drawn.problem.window_left = drawn.problem.window_right = -1;
@@ -254,7 +255,7 @@ TEST_CASE("weights that expressions made are dropped as others are") {
   const Texts texts{"s + slope[b, h] * (k - p) where slope: fp32[batch, head]", "k <= p + h and (p - k) % 200 < 90"};
   std::uint64_t seed = 0;
   for (const Kind kind : {Kind::dense, Kind::ragged, Kind::paged}) {
-    for (const Device& device : {emulator::device(), h200}) {
+    for (const Device& device : {a100, h200}) {
       ++seed;
       Drawn drawn = testing::random_expressed_case(random, kind, 150, 400);
       drawn.problem.dropout = true;
@@ -275,12 +276,12 @@ TEST_CASE("sinks are in the softmax of every row, one that sees nothing too, onc
                                     {"", "k % 97 < 80 and p - k < 300 + h", true}}};
   std::uint64_t seed = 0;
   const auto told = [&](Texts one) {
-    one.sink_like_q = seed % 2 == 1;
+    one.sink_like_q = seed / 2 % 2 == 1;
     return one;
   };
   for (const Texts& one : texts) {
     for (const Kind kind : {Kind::dense, Kind::ragged, Kind::paged}) {
-      for (const Device& device : {emulator::device(), h200}) {
+      for (const Device& device : {a100, h200}) {
         ++seed;
         Drawn drawn = testing::random_expressed_case(random, kind, 150, 400);
         drawn.problem.dropout = kind == Kind::dense && one.mask.empty();
@@ -288,6 +289,7 @@ TEST_CASE("sinks are in the softmax of every row, one that sees nothing too, onc
         const OwnChoice own = choose_own(call.problem(), device);
         REQUIRE(own.refusals.empty());
         REQUIRE(own.variant.sink == 1);
+        REQUIRE(family_of(own.variant).tensor_maps == (device.capability == 90));
         call.check_prefill(kernels[own.variant], seed);
       }
     }
@@ -297,7 +299,7 @@ TEST_CASE("sinks are in the softmax of every row, one that sees nothing too, onc
       drawn.problem.heads_q = 4 * drawn.problem.heads_kv;
       drawn.sequences.seqused_k[0] = splits == 2 ? 0 : drawn.sequences.seqused_k[0];
       ExpressedCall call({drawn.problem, drawn.sequences, told(one)}, seed);
-      call.check_decode(kernels, emulator::device(), splits, seed);
+      call.check_decode(kernels, a100, splits, seed);
       if (splits == 0) continue;
       call.check_decode(kernels, h200, splits, seed, [&](Variant& variant) {
         variant.cluster = 1;
@@ -350,7 +352,7 @@ TEST_CASE("blocks that belong to other documents are not read, whichever kernel 
   const Texts texts{"", "document[b, p] == document[b, k] and k <= p where document: int32[batch, position]"};
   // Two documents: the first has 256 keys, and queries are all of the second.
   const Problem problem{.batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 90, .seqlen_k = 700, .head_dim = 64};
-  for (const Device& device : {emulator::device(), h200}) {
+  for (const Device& device : {a100, h200}) {
     ExpressedCall call({problem, {}, texts}, 5);
     call.set_array("document", [](int i) { return i % 700 < 256 ? 3 : 4; });
     call.tell_blocks(kernels);
@@ -413,7 +415,7 @@ TEST_CASE("blocks that a mask hides from all rows of a tile are not read") {
   HostKernels kernels;
   const Texts texts{"", "k < 16 or p - k < 100"};
   Problem problem{.batch = 2, .heads_q = 2, .heads_kv = 1, .seqlen_q = 60, .seqlen_k = 700, .head_dim = 64};
-  for (const Device& device : {emulator::device(), h200}) {
+  for (const Device& device : {a100, h200}) {
     ExpressedCall call({problem, {}, texts}, 5);
     call.poison_keys(128, 512);
     call.check_prefill(kernels[choose_own(call.problem(), device).variant], 5);
@@ -427,12 +429,12 @@ TEST_CASE("blocks that a mask hides from all rows of a tile are not read") {
   sequences.block_table = {0, 1};
   ExpressedCall paged({problem, sequences, texts}, 5);
   paged.poison_keys(128, 512);
-  paged.check_prefill(kernels[choose_own(paged.problem(), emulator::device()).variant], 5);
+  paged.check_prefill(kernels[choose_own(paged.problem(), a100).variant], 5);
   problem.seqlen_q = 3;
   for (const int splits : {0, 1}) {  // more parts might have dead blocks alone, of which one stays
     ExpressedCall call({problem, sequences, texts}, 6);
     call.poison_keys(128, 512);
-    call.check_decode(kernels, emulator::device(), splits, 6);
+    call.check_decode(kernels, a100, splits, 6);
   }
 }
 
@@ -447,19 +449,18 @@ TEST_CASE("random expressions agree with the reference in prefill, dense, ragged
     CAPTURE(texts.mask);
     switch (i % 4) {
       case 0:
-        try_prefill(kernels, random, emulator::device(), one_of(random, std::array{Kind::dense, Kind::ragged}), texts,
-                    seed);
+        try_prefill(kernels, random, a100, one_of(random, std::array{Kind::dense, Kind::ragged}), texts, seed);
         break;
       case 1:
         try_prefill(kernels, random, h200, one_of(random, std::array{Kind::dense, Kind::ragged}), texts, seed);
         break;
       case 2:
-        try_prefill(kernels, random, emulator::device(), Kind::paged, texts, seed);
+        try_prefill(kernels, random, a100, Kind::paged, texts, seed);
         break;
       default: {
         const Drawn drawn = testing::random_expressed_case(random, Kind::paged, 4, 400);
         ExpressedCall call({drawn.problem, drawn.sequences, texts}, seed);
-        call.check_decode(kernels, i % 8 == 3 ? emulator::device() : h200, up_to(random, 3), seed);
+        call.check_decode(kernels, i % 8 == 3 ? a100 : h200, up_to(random, 3), seed);
       }
     }
   }

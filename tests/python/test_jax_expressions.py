@@ -98,16 +98,17 @@ def test_gradients_are_those_of_numpy_arrays(emulated, which):
         np.testing.assert_allclose(of_sink["learnable_sink"], own, rtol=1e-4, atol=1e-4)
 
 
-def test_a_sink_of_another_dtype_has_a_gradient_of_it(emulated):
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_sink_of_16_bits_has_a_gradient_of_its_dtype(emulated, dtype):
     arrays = inputs()
-    sink = jnp.asarray(SINK, "bfloat16")
+    sink = jnp.asarray(SINK, dtype)
 
     def loss(sink, arrays):
         return attune.flash_attn_func(*arrays, learnable_sink=sink).astype("float32").sum()
 
     found = jax.jit(jax.grad(loss))(sink, arrays)
     right = jax.jit(jax.grad(loss))(jnp.asarray(SINK), arrays)
-    assert found.dtype == jnp.bfloat16
+    assert found.dtype == dtype
     np.testing.assert_allclose(np.asarray(found, "float32"), right, rtol=0.02)
 
 

@@ -273,9 +273,10 @@ def test_a_cache_that_a_left_pad_cannot_take_in_rows_is_named():
         attend(q, k, wider, **options)
 
 
-def test_a_soft_cap_slopes_and_sinks_are_those_of_dense_attention():
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_soft_cap_slopes_and_sinks_are_those_of_dense_attention(dtype):
     q, k, v = problem(seqlen_q=17)
-    slopes, sinks = (np.linspace(*ends, 4).astype("float32") for ends in ((0.1, 0.4), (-1, 2)))
+    slopes, sinks = np.linspace(0.1, 0.4, 4).astype("float32"), np.linspace(-1, 2, 4).astype(dtype)
     options = {"causal": True, "alibi_slopes": slopes, "learnable_sink": sinks, "softcap": 3.0}
     out, lse = attend(q, k, v, cache_seqlens=int32(LENGTHS), **options)
     for i, length in enumerate(LENGTHS):

@@ -108,7 +108,7 @@ def test_of_bfloat16(dtype):
     assert_each_attends(out, lse, q, sequences, causal=True)
 
 
-@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("sinks", [None, "float32", "float16"])
 def test_sequences_of_few_queries_beside_a_long_one_are_as_if_alone(sinks):
     lengths_q = (1,) * 8 + (150, 9, 8, 0) + (2,) * 4
     lengths_k = tuple(max(length, 37 * place % 90) for place, length in enumerate(lengths_q))
@@ -117,7 +117,7 @@ def test_sequences_of_few_queries_beside_a_long_one_are_as_if_alone(sinks):
     k, v = (random_array((at_k[-1], 2, 64), "float16", seed) for seed in (1, 2))
     options = {"causal": True, "return_attn_probs": True}
     if sinks:
-        options["learnable_sink"] = np.float32([0.5, -1, 2, 0])
+        options["learnable_sink"] = np.array([0.5, -1, 2, 0], sinks)
     out, lse, _ = attune.flash_attn_varlen_func(
         *(q, k, v, at_q, at_k, max(lengths_q), max(lengths_k)), **options
     )

@@ -63,21 +63,23 @@ def test_in_a_dense_batch(causal, dtype):
         np.testing.assert_allclose(lse[:, :, :5], np.broadcast_to(SINKS[:, None], (2, HEADS, 5)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("longest", [30, 4], ids=["prefill", "few queries"])
-def test_in_a_ragged_batch_with_a_sequence_without_keys(longest):
+def test_in_a_ragged_batch_with_a_sequence_without_keys(longest, dtype):
     lengths = (longest, 2, longest - 2), (45, 0, 33)
     sequences = drawn(*lengths)
     starts = [np.cumsum([0, *one]).astype("int32") for one in lengths]
     q, k, v = (np.concatenate(one) for one in zip(*sequences))
-    options = {"causal": True, "learnable_sink": SINKS, "return_attn_probs": True}
+    options = {"causal": True, "learnable_sink": SINKS.astype(dtype), "return_attn_probs": True}
     out, lse, _ = attune.flash_attn_varlen_func(q, k, v, *starts, longest, 45, **options)
     for b, one in enumerate(sequences):
         rows = slice(starts[0][b], starts[0][b + 1])
         check(out[rows], lse[:, rows], expected(*one, causal=True))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("splits", [0, 1, 3])
-def test_in_a_cache_beside_slopes(splits):
+def test_in_a_cache_beside_slopes(splits, dtype):
     lengths = (300, 0, 33)
     sequences = drawn((3,) * 3, lengths)
     caches = np.zeros((2, 3, 320, HEADS_KV, DIM), "float16")
@@ -94,7 +96,7 @@ def test_in_a_cache_beside_slopes(splits):
         alibi_slopes=slopes,
         num_splits=splits,
         return_softmax_lse=True,
-        learnable_sink=SINKS,
+        learnable_sink=SINKS.astype(dtype),
     )
     same = attune.attention(
         q,
@@ -104,7 +106,7 @@ def test_in_a_cache_beside_slopes(splits):
         cache_seqlens=np.array(lengths, "int32"),
         causal=True,
         num_splits=splits,
-        learnable_sink=SINKS,
+        learnable_sink=SINKS.astype(dtype),
     )
     for b, one in enumerate(sequences):
         exact = expected(*one, causal=True, slopes=slopes)

@@ -148,6 +148,7 @@ TEST_CASE(
   CHECK(args.softmax_scale == 0.5F);
   CHECK(args.window_left == 3);
   CHECK(args.sink == Frame::at(3));
+  CHECK(args.sink_like_q == 0);
   CHECK(args.score == std::string("s + slope[b, h]"));
   CHECK(args.mask == std::string("doc[b, k] == 1"));
   REQUIRE(args.param_count == 2);
@@ -158,6 +159,20 @@ TEST_CASE(
   CHECK(args.params[1].element == ATTUNE_INT32);
   CHECK(args.params[1].rank == 2);
   CHECK(args.params[1].extents[1] == 30);
+}
+
+TEST_CASE("a sink of a call of XLA is fp32 or has the dtype of q") {
+  const auto read = [](xla::DataType dtype) {
+    Frame call;
+    add_inputs(call);
+    call.argument(dtype, {4});
+    call.set_sink();
+    call.result({2, 20, 4, 32});
+    return prefill_arguments(call.frame(), XlaExpressions(call.frame())).sink_like_q;
+  };
+  CHECK(read(xla::type_f32) == 0);
+  CHECK(read(xla::type_bf16) == 1);
+  CHECK_THROWS_AS(read(xla::type_f16), Error);
 }
 
 TEST_CASE("seed and offset of a call of XLA lie before the arrays of expressions, and without dropout there are none") {

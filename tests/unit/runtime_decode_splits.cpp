@@ -311,8 +311,9 @@ TEST_CASE("blocks whose warps have rows leave multiprocessors as many steps, by 
   CHECK(planned(184, 80, 5632).splits == 2);   // three blocks side by side
   CHECK(planned(184, 128, 5632).splits == 4);  // two
   CHECK(planned(250, 64, 1500).splits == 1);
-  CHECK(planned(255, 240, 595).splits == 1);  // two rounds that are nearly full
-  CHECK(planned(168, 240, 440).splits == 1);  // too few steps
+  CHECK(planned(255, 240, 595).splits == 1);   // two rounds that are nearly full
+  CHECK(planned(168, 240, 440).splits == 1);   // too few steps
+  CHECK(planned(107, 144, 1536).splits == 2);  // no block alone is as fast
   problem.window_left = 256;
   CHECK(planned(300, 128, 5000).splits == 1);
   problem.window_left = -1;

@@ -85,6 +85,9 @@ TEST_CASE("a sink is part of a call's problem and of what it asks of a kernel, w
   CHECK(call.error().starts_with("sink is "));
   call.args.sink_like_q = 1;
   CHECK(call.error().empty());
+  call.args.sink_like_q = 2;
+  CHECK(call.error() == "sink_like_q is 2; it must be 0 or 1");
+  call.args.sink_like_q = 1;
   call.args.sink = reinterpret_cast<const char*>(call.array.data()) + 1;
   CHECK(call.error().starts_with("sink is "));
   call.args.struct_size = offsetof(attune_prefill_args, sink_like_q);  // a caller who knows of fp32 alone

@@ -90,7 +90,7 @@ attune_decode_args short_args(const attune_prefill_args& args, const Problem& pr
   result.seqused_q = params.seqused_q;
   const ExpressionTexts texts = expression_texts(args);
   result.sink = texts.sink;
-  result.sink_like_q = texts.sink_like_q ? 1 : 0;
+  result.sink_like_q = texts.sink_like_q;
   return result;
 }
 

@@ -166,8 +166,9 @@ def _of_sink(
 ) -> jax.Array:
     """The gradient of a sink, which is one more key of each row, and whose value is 0."""
     rows = jnp.einsum("bihd,bihd->bhi", dout, out, preferred_element_type=jnp.float32)
-    share = jnp.where(jnp.isfinite(lse), jnp.exp(sink[:, None] - lse), 0)
-    return (share * (dlse - rows)).sum((0, 2))
+    logits = sink.astype(jnp.float32)[:, None]
+    share = jnp.where(jnp.isfinite(lse), jnp.exp(logits - lse), 0)
+    return (share * (dlse - rows)).sum((0, 2)).astype(sink.dtype)
 
 
 _prefill.defvjp(_keep, _differentiate, symbolic_zeros=True)

@@ -55,4 +55,13 @@ std::string demand_with(const Sequences& sequences, const char* wanted) {
   return fmt::format("with {} sequences in {} it must be {}", sequences.count, sequences.argument, wanted);
 }
 
+Array read_each_row(const First& first, const char* name, nb::handle array, std::initializer_list<Element> accepted,
+                    const Operand& of, std::int64_t rows) {
+  const std::array<std::int64_t, 2> shape{of.shape[0], rows};
+  const auto wanted = std::span(shape).last(of.rank == 3 ? 1 : 2);
+  const Array read = read_plain(first, name, array, accepted, wanted, [&] { return demand_with(of, wanted); });
+  require_contiguous(name, read);
+  return read;
+}
+
 }  // namespace attune::python

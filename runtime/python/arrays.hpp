@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -29,7 +30,7 @@ template <class Member>
 Array read_into(const Member*& member, const First& first, const char* name, nanobind::handle array,
                 std::span<const std::int64_t> shape, Demand demand) {
   static_assert(element_of<Member> != Element::other);
-  const Array read = read_plain(first, name, array, element_of<Member>, shape, demand);
+  const Array read = read_plain(first, name, array, {element_of<Member>}, shape, demand);
   member = pointer<const Member>(read.address);
   return read;
 }
@@ -67,12 +68,7 @@ void read_lse(const float*& member, const First& first, const char* name, nanobi
 
 /// An element for each of a tensor's first `rows` rows: (batch, rows) or, of rows of all sequences, (rows,);
 /// contiguous.
-template <class Member>
-void read_each_row(const Member*& member, const First& first, const char* name, nanobind::handle array,
-                   const Operand& of, std::int64_t rows) {
-  const std::array<std::int64_t, 2> shape{of.shape[0], rows};
-  const auto wanted = std::span(shape).last(of.rank == 3 ? 1 : 2);
-  require_contiguous(name, read_into(member, first, name, array, wanted, [&] { return demand_with(of, wanted); }));
-}
+Array read_each_row(const First& first, const char* name, nanobind::handle array,
+                    std::initializer_list<Element> accepted, const Operand& of, std::int64_t rows);
 
 }  // namespace attune::python

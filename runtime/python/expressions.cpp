@@ -37,27 +37,25 @@ std::string read_name(nb::handle given) {
   return name;
 }
 
-/// What the framework says of an array before it is checked; nothing of what is none of its arrays.
-Array glanced_at(const First& first, const char* name, nb::handle array) {
-  if (!nb::isinstance(array, first.framework.array_type())) return {.rank = 1};
-  return first.framework.read(name, array);
+/// What the framework says of an array before it is checked; 1 of what is none of its arrays.
+int rank_of(const First& first, const char* name, nb::handle array) {
+  return nb::isinstance(array, first.framework.array_type()) ? first.framework.read(name, array).rank : 1;
 }
 
 attune_named_array read_array(const First& first, const char* name, nb::handle array) {
-  const Array like = glanced_at(first, name, array);
-  const bool is_real = like.element == Element::float32;
-  if (like.rank < 1 || like.rank > most_rank) {
+  const int rank = rank_of(first, name, array);
+  if (rank < 1 || rank > most_rank) {
     raise(PyExc_ValueError, fmt::format("{} has shape {}; a parameter has 1 to {} dimensions", name,
                                         shape_text({name, array, 1}), most_rank));
   }
   const std::array<std::int64_t, most_rank> any{-1, -1, -1, -1};
-  const Array read = read_plain(first, name, array, is_real ? Element::float32 : Element::int32,
-                                std::span(any).first(static_cast<std::size_t>(like.rank)), "");
+  const Array read = read_plain(first, name, array, {Element::float32, Element::int32},
+                                std::span(any).first(static_cast<std::size_t>(rank)), "");
   require_contiguous(name, read);
   attune_named_array result{.name = name,
                             .data = pointer<const void>(read.address),
-                            .element = is_real ? ATTUNE_FP32 : ATTUNE_INT32,
-                            .rank = like.rank,
+                            .element = read.element == Element::float32 ? ATTUNE_FP32 : ATTUNE_INT32,
+                            .rank = rank,
                             .extents = {}};
   std::copy_n(read.shape.begin(), read.rank, result.extents);
   return result;
@@ -92,12 +90,13 @@ void ExpressionArguments::add(const attune_named_array& array, nb::handle given)
 
 void ExpressionArguments::read_slopes(const First& first, nb::handle slopes, const ExpressedSizes& sizes) {
   constexpr const char* name = "alibi_slopes";
-  const bool of_sequences = glanced_at(first, name, slopes).rank == 2;
-  const std::string demand =
-      fmt::format("it must be ({1},) or ({0}, {1}), (heads_q,) or (batch, heads_q)", sizes.batch, sizes.heads_q);
+  const bool of_sequences = rank_of(first, name, slopes) == 2;
+  const auto demand = [&] {
+    return fmt::format("it must be ({1},) or ({0}, {1}), (heads_q,) or (batch, heads_q)", sizes.batch, sizes.heads_q);
+  };
   const std::array<std::int64_t, 2> shape{sizes.batch, sizes.heads_q};
   const Array read =
-      read_plain(first, name, slopes, Element::float32, std::span(shape).last(of_sequences ? 2 : 1), demand);
+      read_plain(first, name, slopes, {Element::float32}, std::span(shape).last(of_sequences ? 2 : 1), demand);
   require_contiguous(name, read);
   attune_named_array array{.name = name,
                            .data = pointer<const void>(read.address),
@@ -115,16 +114,14 @@ void ExpressionArguments::read_slopes(const First& first, nb::handle slopes, con
 
 void ExpressionArguments::read_sink(const First& first, nb::handle sink, std::int32_t heads_q) {
   constexpr const char* name = "learnable_sink";
-  const Element element = glanced_at(first, name, sink).element;
-  const bool is_short = element == Element::float16 || element == Element::bfloat16;
-  const Array given =
-      read_plain(first, name, sink, is_short ? element : Element::float32, std::array{std::int64_t{heads_q}},
-                 fmt::format("it must be ({},), (heads_q,)", heads_q));
+  const Array given = read_plain(first, name, sink, {Element::float32, Element::float16, Element::bfloat16},
+                                 std::array{std::int64_t{heads_q}},
+                                 [&] { return fmt::format("it must be ({},), (heads_q,)", heads_q); });
   require_contiguous(name, given);
   sink_array_ = nb::borrow(sink);
-  sink_like_q_ = element == first.array.element;
+  sink_like_q_ = given.element == first.array.element;
   sink_ = pointer<const void>(given.address);
-  if (is_short && !sink_like_q_) {
+  if (given.element != Element::float32 && !sink_like_q_) {
     const Entered entered(first.framework.on_device(first.array.device));
     sink_array_ = first.framework.as_float32(sink);
     sink_ = pointer<const void>(first.framework.read(name, sink_array_).address);

@@ -34,6 +34,15 @@ const char* name_of(Element element) {
   return "another";
 }
 
+std::string names_of(std::initializer_list<Element> elements) {
+  std::string names;
+  for (const Element& element : elements) {
+    if (!names.empty()) names += &element + 1 == elements.end() ? " or " : ", ";
+    names += name_of(element);
+  }
+  return names;
+}
+
 void require_framework(const First& first, const Argument& argument) {
   if (nb::isinstance(argument.array, first.framework.array_type())) return;
   raise(PyExc_TypeError, fmt::format("{} is a {}; it must be a {}, as {} is", argument.name,
@@ -154,14 +163,14 @@ Operand read_output(const First& first, const char* name, nb::handle array, cons
   return written;
 }
 
-Array read_plain(const First& first, const char* name, nb::handle array, Element element,
+Array read_plain(const First& first, const char* name, nb::handle array, std::initializer_list<Element> accepted,
                  std::span<const std::int64_t> shape, Demand demand) {
   const Argument argument{name, array, 1};
   require_framework(first, argument);
   const Array read = first.framework.read(name, array);
-  if (read.element != element) {
+  if (std::ranges::find(accepted, read.element) == accepted.end()) {
     raise(PyExc_TypeError,
-          fmt::format("{} has dtype {}; it must be {}", name, text(array.attr("dtype")), name_of(element)));
+          fmt::format("{} has dtype {}; it must be {}", name, text(array.attr("dtype")), names_of(accepted)));
   }
   require_device(first, argument, read);
   first.framework.require_usable(argument, read);
@@ -284,7 +293,7 @@ attune_dropout dropout_of(const First& first, nb::handle dropout_p, nb::handle r
   }
   const Element element = first.framework.state_element();
   const bool in_halves = element == Element::int32;
-  const Array state = read_plain(first, "rng_state", rng_state, element, std::array{std::int64_t{in_halves ? 4 : 2}},
+  const Array state = read_plain(first, "rng_state", rng_state, {element}, std::array{std::int64_t{in_halves ? 4 : 2}},
                                  in_halves ? "seed and offset are (4,)" : "seed and offset are (2,)");
   require_contiguous("rng_state", state);
   dropout.state = pointer<const std::int64_t>(state.address);

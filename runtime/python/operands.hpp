@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,8 +76,9 @@ Operand read_output(const First& first, const char* name, nanobind::handle array
 using Demand = std::variant<std::string_view, FunctionRef<std::string()>>;
 
 /// An array of the framework and on the device of the first one, with elements of its own, contiguous in its last
-/// dimension. Another shape than `shape`, where -1 is any extent, is refused.
-Array read_plain(const First& first, const char* name, nanobind::handle array, Element element,
+/// dimension. Elements that are none of `accepted` are refused, and so is another shape than `shape`, where -1 is any
+/// extent.
+Array read_plain(const First& first, const char* name, nanobind::handle array, std::initializer_list<Element> accepted,
                  std::span<const std::int64_t> shape, Demand demand);
 
 /// Throws where a cache's head_dim is no multiple of 8 and its rows cannot be read in place: padding it would copy it

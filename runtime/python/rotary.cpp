@@ -68,7 +68,8 @@ attune_rotary_embedding_args args_of(const RotaryArguments& arguments, const Fir
     raise(PyExc_ValueError, "positions and seqlen_offsets are both given; positions alone name the rows");
   }
   if (!arguments.positions.is_none()) {
-    read_each_row(args.positions, first, "positions", arguments.positions, q, q.shape[1]);
+    args.positions = pointer<const std::int32_t>(
+        read_each_row(first, "positions", arguments.positions, {Element::int32}, q, q.shape[1]).address);
   }
   read_optional_lengths(args.offsets, first, "seqlen_offsets", arguments.seqlen_offsets, {"q", args.batch});
   return args;

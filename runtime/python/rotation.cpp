@@ -13,7 +13,7 @@ namespace {
 
 /// Cosines or sines.
 Array read_angles(const First& first, const char* name, nb::handle array) {
-  const Array read = read_plain(first, name, array, first.array.element, std::array<std::int64_t, 2>{-1, -1},
+  const Array read = read_plain(first, name, array, {first.array.element}, std::array<std::int64_t, 2>{-1, -1},
                                 "it must be (rotations, rotary_dim / 2)");
   require_contiguous(name, read);
   return read;

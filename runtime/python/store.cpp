@@ -16,20 +16,13 @@ namespace nb = nanobind;
 namespace attune::python {
 namespace {
 
-/// Of slots, which may be int32 as well.
-Element element_of_slots(const First& first, nb::handle slot_mapping) {
-  if (!nb::isinstance(slot_mapping, first.framework.array_type())) return Element::int64;
-  const Array slots = first.framework.read("slot_mapping", slot_mapping);
-  return slots.element == Element::int32 ? Element::int32 : Element::int64;
-}
-
 /// Tokens that have a slot: of rows of all sequences, those beyond the slots are padding.
 std::int64_t tokens_with_slots(const First& first, nb::handle slot_mapping, const Operand& k) {
   if (k.rank != 3) return k.shape[1];
-  const std::int64_t tokens = read_plain(first, "slot_mapping", slot_mapping, element_of_slots(first, slot_mapping),
-                                         std::array<std::int64_t, 1>{-1},
-                                         [&] { return fmt::format("with k of {} it must be (tokens,)", k.text()); })
-                                  .shape[0];
+  const std::int64_t tokens =
+      read_plain(first, "slot_mapping", slot_mapping, {Element::int64, Element::int32}, std::array<std::int64_t, 1>{-1},
+                 [&] { return fmt::format("with k of {} it must be (tokens,)", k.text()); })
+          .shape[0];
   if (tokens > k.shape[1]) {
     raise(PyExc_ValueError,
           fmt::format("slot_mapping has {} tokens; it must have at most the {} of k", tokens, k.shape[1]));
@@ -45,7 +38,8 @@ void set_rotation(attune_store_kv_args& args, const StoreArguments& arguments, c
   if (rotation.kind == ATTUNE_ROTARY_NONE) {
     raise(PyExc_ValueError, "positions is given without rotary_cos and rotary_sin");
   }
-  read_each_row(args.positions, first, "positions", arguments.positions, k, args.tokens);
+  args.positions = pointer<const std::int32_t>(
+      read_each_row(first, "positions", arguments.positions, {Element::int32}, k, args.tokens).address);
 }
 
 /// By slots, or after the keys that each sequence has. What was made of the caller's arrays is returned, to be kept
@@ -65,15 +59,10 @@ nb::object set_places(attune_store_kv_args& args, const StoreArguments& argument
     raise(PyExc_ValueError, fmt::format("slot_mapping and {} are both given; slot_mapping alone names the places",
                                         arguments.block_table.is_none() ? "cache_batch_idx" : "block_table"));
   }
-  const auto read = [&](auto*& slots) {
-    read_each_row(slots, first, "slot_mapping", arguments.slot_mapping, k, args.tokens);
-  };
-  if (element_of_slots(first, arguments.slot_mapping) == Element::int64) {
-    read(args.slot_mapping);
-    return {};
-  }
-  const std::int32_t* narrow = nullptr;
-  read(narrow);
+  const Array slots =
+      read_each_row(first, "slot_mapping", arguments.slot_mapping, {Element::int64, Element::int32}, k, args.tokens);
+  args.slot_mapping = pointer<const std::int64_t>(slots.address);
+  if (slots.element == Element::int64) return {};
   const AddressedFramework& framework = *first.framework.addressed();
   const Entered entered(framework.on_device(first.array.device));
   nb::object wide = framework.as_int64(arguments.slot_mapping);

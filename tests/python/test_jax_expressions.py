@@ -164,7 +164,7 @@ def traced(function, *arrays, **named):
             {"mask": "doc[b, k] == 1"},
             {"doc": DOCUMENTS.astype("int8")},
             TypeError,
-            "has dtype int8",
+            "has dtype int8; it must be float32 or int32",
         ),
         ({"softcap": 1.0, "cache_seqlens": 9}, {}, NotImplementedError, "q is a jax.Array; attent"),
     ],

@@ -164,7 +164,7 @@ def test_wrong_tensors_are_named():
     with pytest.raises(NotImplementedError, match="o2 requires a gradient"):
         attune.merge_attn_states(o1, lse1, o2.requires_grad_(), lse2, out=torch.empty_like(o1))
     k, v = on_gpu(*new())
-    with pytest.raises(TypeError, match="slot_mapping has dtype torch.int16; it must be int64"):
+    with pytest.raises(TypeError, match="slot_mapping has dtype torch.int16; it must be int64 or int32"):
         slots = torch.zeros(2, 3, dtype=torch.int16, device="cuda")
         attune.store_kvcache(k, v, torch.empty_like(k), torch.empty_like(v), slot_mapping=slots)
 

@@ -122,7 +122,7 @@ def test_in_a_cache_beside_slopes(splits, dtype):
         (
             SINKS.astype("float64"),
             TypeError,
-            "learnable_sink has dtype float64; it must be float32",
+            "learnable_sink has dtype float64; it must be float32, float16 or bfloat16",
         ),
         (np.repeat(SINKS, 2)[::2], ValueError, "learnable_sink has a stride of 2"),
         ([0.5] * 4, TypeError, "learnable_sink is a list"),

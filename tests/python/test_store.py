@@ -250,7 +250,7 @@ SLOTS = int64([[0, 1, 2], [3, 4, 5]])
         (
             {"slot_mapping": SLOTS.astype("int16")},
             TypeError,
-            "slot_mapping has dtype int16; it must be int64",
+            "slot_mapping has dtype int16; it must be int64 or int32",
         ),
         ({"cache_seqlens": 3}, TypeError, "cache_seqlens is a int; it must be a numpy.ndarray"),
         (

@@ -102,9 +102,9 @@ void Block::come_to_named_barrier(Warp& warp, Collective collective) {
          fmt::format("comes to barrier {} of {} threads, and lane {} of its warp to {} of {}", thread->operand,
                      thread->threads, first.index % warp_size, first.operand, first.threads));
   }
-  require(
-      first, first.line,
-      named_barriers_.arrive(first.operand, first.threads, static_cast<unsigned>(threads_.size()), votes, first.line));
+  require(first, first.line,
+          named_barriers_.arrive(first.operand, warp.first / warp_size, first.threads,
+                                 static_cast<unsigned>(threads_.size()), votes, first.line));
   NamedBarriers::Barrier& barrier = named_barriers_.at(first.operand);
   for (Thread* thread : lanes) {
     barrier.joint.join(thread->clock);
@@ -126,7 +126,7 @@ void Block::come_to_named_barrier(Warp& warp, Collective collective) {
     }
     wake(warps_[index]);
   }
-  barrier = {};
+  named_barriers_.finish(first.operand);
 }
 
 // --- warpgroups ------------------------------------------------------------------------------------------------------
@@ -262,7 +262,6 @@ void Block::multiply(unsigned group) {
 /// The warps read these chunks until they have waited for the product.
 void Block::note_operand(const std::vector<unsigned>& addresses, unsigned group, unsigned first_warp,
                          unsigned last_warp, int line) {
-  constexpr unsigned chunk_bytes = 16;
   const Clock& clock = common_knowledge(group);
   for (unsigned w = first_warp; w <= last_warp; ++w) {
     Warp& warp = warps_[group * warpgroup_warps + w];

@@ -7,8 +7,6 @@
 namespace attune::emulator {
 namespace {
 
-constexpr unsigned chunk_bytes = 16;  // moved as one by the swizzle
-
 /// Whether this coordinate of the box's `i`-th element is within the tensor.
 bool inside(const Box& box, unsigned dimension, unsigned i) {
   const long long at = static_cast<long long>(box.at[dimension]) + i;

@@ -7,10 +7,9 @@
 namespace attune::emulator {
 namespace {
 
-constexpr unsigned chunk_bytes = 16;
 constexpr unsigned row_bytes = 128;  // as far as the swizzle moves a chunk
 constexpr unsigned k_bytes = product_depth * 2;
-constexpr unsigned run = row_bytes / 2;  // elements of such a row
+constexpr unsigned row_elements = row_bytes / 2;
 
 struct Fields {
   unsigned start, leading, stride, base_offset, swizzle;
@@ -44,7 +43,7 @@ std::optional<std::string> descriptor_problem(std::uint64_t bits, Major major, u
   if (fields.stride % swizzle_atom != 0) {
     return problem(fmt::format("a stride of {} bytes leaves the swizzle's pattern", fields.stride));
   }
-  if (major == Major::mn && extent > run && fields.leading % swizzle_atom != 0) {
+  if (major == Major::mn && extent > row_elements && fields.leading % swizzle_atom != 0) {
     return problem(fmt::format("a leading offset of {} bytes leaves the swizzle's pattern", fields.leading));
   }
   return std::nullopt;

@@ -1,13 +1,17 @@
 #include "runtime/emulator/named_barriers.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
 
 #include "runtime/emulator/fragments.hpp"
 
 namespace attune::emulator {
 
-std::optional<std::string> NamedBarriers::arrive(unsigned id, unsigned threads, unsigned block_threads, bool votes,
-                                                 int line) {
+std::optional<std::string> NamedBarriers::arrive(unsigned id, unsigned warp, unsigned threads, unsigned block_threads,
+                                                 bool votes, int line) {
   if (id == 0 || id >= barriers_.size()) {
     return fmt::format("there is no named barrier {}; they are 1 to {}", id, barriers_.size() - 1);
   }
@@ -25,13 +29,26 @@ std::optional<std::string> NamedBarriers::arrive(unsigned id, unsigned threads, 
                        votes ? "here" : fmt::format("in line {}", barrier.line),
                        votes ? fmt::format("in line {}", barrier.line) : "here");
   }
+  const Met& met = met_[id];
+  if (!met.warps.empty() && std::ranges::find(met.warps, warp) == met.warps.end()) {
+    return fmt::format(
+        "warp {} comes to named barrier {}, where warps {} met in line {}: each time it is to be the same", warp, id,
+        fmt::join(met.warps, ", "), met.line);
+  }
   if (barrier.threads == 0) {
     barrier.votes = votes;
     barrier.threads = threads;
     barrier.line = line;
   }
   barrier.arrived += warp_size;
+  barrier.warps.push_back(warp);
   return std::nullopt;
+}
+
+void NamedBarriers::finish(unsigned id) {
+  Barrier& barrier = barriers_[id];
+  met_[id] = {.warps = std::move(barrier.warps), .line = barrier.line};
+  barrier = {};
 }
 
 std::optional<unsigned> NamedBarriers::half_full() const {

@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::uint32_t poison_bits = 0x7fc0dead;  // a NaN that no arithmetic makes
 constexpr std::uint64_t longest_flight = 100;      // ticks
-constexpr unsigned chunk_bytes = 16;
-constexpr unsigned chunk = 8;  // elements
+constexpr unsigned chunk = 8;                      // elements
 
 /// Where D's i-th register of a thread is in the matrix 64 x columns.
 std::size_t place_of(unsigned thread, unsigned i, unsigned columns) {

@@ -251,6 +251,10 @@ TEST_CASE("a named barrier has a number from 1 to 15 and one count of threads, i
   check_fault("named_differs_in_a_warp", {"@differs", "comes to barrier"});
 }
 
+TEST_CASE("a named barrier is the same warps' each time: others could be counted among those who wait") {
+  check_fault_always("named_by_other_warps", {"named barrier 7, where warps", "to be the same"});
+}
+
 TEST_CASE("registers are handed from warpgroup to warpgroup, and waited for") {
   check_clean("registers_change_hands");
   check_fault_always("registers_that_nobody_gives", {"deadlock", "@take", "160 registers", "0 are free"});

@@ -133,6 +133,10 @@ std::vector<Setup> ragged_setups(const BackwardCase& one) {
   all.seqlen_k = all.total_k + 50;
   beyond.told.cu_seqlens_q = {-3, all.total_q + 7};
   beyond.told.cu_seqlens_k = {-2, all.total_k + 9};
+  // ... longer ones than the longest, ...
+  Setup& longer = add({30, 0, 6}, {40, 0, 20}, 30, 0);
+  longer.told.cu_seqlens_q[1] += 4;
+  longer.told.cu_seqlens_k[1] += 3;
   // ... and lengths that decrease.
   Setup& decreasing = add({30, 10}, {0, 35}, 4, 4);
   decreasing.one.prefill.sequences.cu_seqlens_k = {0, 0, 35};

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -52,8 +51,8 @@ Notice Experiment::run(const emulator::Kernel& kernel) {
 
 namespace {
 
-// Of thousands of mutants a run takes a part, another one for another seed: over many commits all have their turn.
-// ATTUNE_MUTANTS=all runs all of them; ATTUNE_MUTATION_SEED is any text (./dev test passes the commit).
+// Of thousands of mutants a run takes a part, which follows from the emitted text: the same one everywhere, and another
+// one of each source that a commit changes. ATTUNE_MUTANTS=all runs all of them.
 constexpr std::uint64_t sampled_one_in = 5;
 
 constexpr double least_noticed = 0.95;
@@ -258,6 +257,7 @@ Excuses read_excuses(const std::vector<Subject>& sources) {
 /// A source with bugs in it, ready to run.
 struct Prepared {
   Subject subject;
+  std::string digest;  ///< of the source without them
   Instrumented instrumented;
   std::string image;
   std::string name;
@@ -266,8 +266,11 @@ struct Prepared {
 Prepared prepare(const Subject& subject) {
   Result<Source> source = emit(subject.variant, embedded_templates(), "mutation test");
   if (!source.ok()) throw std::runtime_error(source.problems.front().text());
-  Prepared result{
-      .subject = subject, .instrumented = instrument(source.value.text), .image = {}, .name = source.value.name};
+  Prepared result{.subject = subject,
+                  .digest = xxh3_hex(source.value.text),
+                  .instrumented = instrument(source.value.text),
+                  .image = {},
+                  .name = source.value.name};
   source.value.text = result.instrumented.text;
   result.image = emulator::HostCompiler().compile(source.value).image;
   return result;
@@ -286,27 +289,26 @@ class Sample {
   Sample() {
     const char* const mutants = std::getenv("ATTUNE_MUTANTS");
     all_ = mutants != nullptr && std::string_view(mutants) == "all";
-    if (const char* const seed = std::getenv("ATTUNE_MUTATION_SEED")) seed_ = seed;
   }
 
-  [[nodiscard]] bool has(const std::string& source, int mutant) const {
+  [[nodiscard]] bool has(const Prepared& source, int mutant) const {
     if (all_) return true;
-    const std::string key = fmt::format("{} {} {}", seed_, source, mutant);
+    const std::string key = fmt::format("{} {}", source.digest, mutant);
     return std::stoull(xxh3_hex(key).substr(0, 15), nullptr, 16) % sampled_one_in == 0;
   }
 
   [[nodiscard]] std::string text() const {
-    if (all_) return "all";
-    return fmt::format("one in {} by the seed '{}', all with ATTUNE_MUTANTS=all", sampled_one_in, seed_);
+    return all_ ? "all" : fmt::format("one in {}, all with ATTUNE_MUTANTS=all", sampled_one_in);
   }
 
  private:
   bool all_ = false;
-  std::string seed_ = "none";
 };
 
-/// Runs every `of`-th of a source's mutants in the sample, from `part` on.
-void run_part(const Prepared& prepared, const Sample& sample, int part, int of, Outcome& outcome) {
+/// Runs a source's mutants in the sample.
+Outcome run(const Prepared& prepared, const Sample& sample) {
+  Outcome outcome;
+  outcome.notices.assign(static_cast<std::size_t>(prepared.instrumented.mutants) + 1, Notice::none);
   const emulator::Kernel kernel(prepared.image, prepared.name);
   auto* const mutant = static_cast<int*>(kernel.symbol(mutant_symbol));
   auto* const reached = static_cast<unsigned char*>(kernel.symbol(reached_symbol));
@@ -315,19 +317,19 @@ void run_part(const Prepared& prepared, const Sample& sample, int part, int of, 
     const std::string wrong = experiment->run_unmutated(kernel);
     if (!wrong.empty()) outcome.unmutated = wrong;
   }
-  if (!outcome.unmutated.empty()) return;
-  const std::vector<char> sites(reached, reached + prepared.instrumented.mutants + 1);
-  if (part == 0) outcome.reached = sites;
+  if (!outcome.unmutated.empty()) return outcome;
+  outcome.reached.assign(reached, reached + prepared.instrumented.mutants + 1);
   for (const Site& site : prepared.instrumented.sites) {
     for (int i = 0; i < static_cast<int>(site.mutations.size()); ++i) {
       *mutant = site.first + i;
-      if (sites[static_cast<std::size_t>(site.first)] == 0 || *mutant % of != part) continue;
-      if (!sample.has(prepared.subject.label, *mutant)) continue;
+      if (outcome.reached[static_cast<std::size_t>(site.first)] == 0) continue;
+      if (!sample.has(prepared, *mutant)) continue;
       Notice& notice = outcome.notices[static_cast<std::size_t>(*mutant)];
       for (std::size_t e = 0; notice == Notice::none && e < experiments.size(); ++e)
         notice = experiments[e]->run(kernel);
     }
   }
+  return outcome;
 }
 
 TEST_CASE("the emulator notices bugs put into the emitted sources") {
@@ -352,14 +354,9 @@ TEST_CASE("the emulator notices bugs put into the emitted sources") {
   }
 
   const Sample sample;
-  // Parts of one source run side by side, each with a copy of the kernel and its numbers.
-  constexpr int parts = 4;
-  std::vector<std::array<Outcome, parts>> outcomes(all.size());
-  parallel_for(static_cast<long long>(all.size()) * parts, 0, [&](long long i) {
-    const Prepared& source = prepared[static_cast<std::size_t>(i / parts)];
-    Outcome& outcome = outcomes[static_cast<std::size_t>(i / parts)][static_cast<std::size_t>(i % parts)];
-    outcome.notices.assign(static_cast<std::size_t>(source.instrumented.mutants) + 1, Notice::none);
-    run_part(source, sample, static_cast<int>(i % parts), parts, outcome);
+  std::vector<Outcome> outcomes(all.size());
+  parallel_for(static_cast<long long>(all.size()), 0, [&](long long i) {
+    outcomes[static_cast<std::size_t>(i)] = run(prepared[static_cast<std::size_t>(i)], sample);
   });
 
   Excuses excuses = read_excuses(all);
@@ -373,19 +370,19 @@ TEST_CASE("the emulator notices bugs put into the emitted sources") {
   for (std::size_t s = 0; s < all.size(); ++s) {
     CAPTURE(all[s].label);
     const std::vector<Site>& sites = prepared[s].instrumented.sites;
-    for (const Outcome& outcome : outcomes[s]) REQUIRE_MESSAGE(outcome.unmutated.empty(), outcome.unmutated);
+    REQUIRE_MESSAGE(outcomes[s].unmutated.empty(), outcomes[s].unmutated);
     for (std::size_t i = 0; i < sites.size(); ++i) {
       bool& reached = ever_reached[key_of(sites[i], 0)];
-      if (outcomes[s][0].reached[static_cast<std::size_t>(sites[i].first)] == 0) continue;
+      if (outcomes[s].reached[static_cast<std::size_t>(sites[i].first)] == 0) continue;
       reached = true;
       for (std::size_t m = 0; m < sites[i].mutations.size(); ++m) {
         const auto number = static_cast<std::size_t>(sites[i].first) + m;
-        const Notice notice = outcomes[s][number % parts].notices[number];
+        const Notice notice = outcomes[s].notices[number];
         const std::string key = key_of(sites[i], m);
         const bool has_excuse = excuses.take({all[s].label, key});
         ++there;
         excusable += has_excuse ? 1 : 0;
-        if (!sample.has(all[s].label, static_cast<int>(number))) continue;
+        if (!sample.has(prepared[s], static_cast<int>(number))) continue;
         ++mutants;
         ++by[notice];
         if (notice != Notice::none) {

@@ -55,6 +55,7 @@ class PlanExperiment : public Experiment, private EmulatorExecutor {
   Memory first_;   ///< as the call finds it
   Memory before_;  ///< as the launch with the bug finds it, once one was made
   std::string fault_;
+  bool leaves_turns_ = false;
   long long wavefronts_ = 0;
 };
 

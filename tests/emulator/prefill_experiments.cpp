@@ -13,6 +13,7 @@
 #include "runtime/operations/prefill/plan.hpp"
 #include "tests/emulator/experiment.hpp"
 #include "tests/harness/call_image.hpp"
+#include "tests/harness/check_outputs.hpp"
 
 namespace attune::mutation_tests {
 namespace {
@@ -25,6 +26,7 @@ struct Setup {
   bool lse = true;           ///< whether it is asked for
   float sharpness = 1;       ///< by which the usual scale of the scores is multiplied
   bool count_banks = false;  ///< and compare them with the unmutated run
+  int fewest_queries = 0;    ///< of a sequence; one with fewer is another kernel's
   Sequences sequences = {};  ///< of a ragged or paged problem
   Sequences told = {};       ///< and what the kernel is told, which may be more than there is
 };
@@ -46,6 +48,7 @@ class PrefillExperiment : public Experiment {
     Device device = emulator::device();
     device.multiprocessors = setup.multiprocessors;
     PrefillPlan planned = plan(variant, problem, device);
+    planned.fewest_queries = setup.fewest_queries;
     if (family_of(variant).tensor_maps) {
       planned.group_heads = static_cast<int>(setup.group);
       planned.grid.x = static_cast<unsigned>(device.multiprocessors);  // where that is more than there are tiles, too
@@ -96,6 +99,7 @@ class PrefillExperiment : public Experiment {
     const Comparison comparison =
         compare(setup_.problem, output.o.data(), setup_.lse ? output.lse.data() : nullptr, reference_, naive_);
     if (!comparison.agrees || !output.guards_intact) return {Notice::numbers};
+    if (!testing::unowned_rows_intact(output, reference_)) return {Notice::numbers};
     // The next launch may bear the same number, as one of a graph that is replayed does.
     const bool words_left = std::ranges::any_of(std::span(workspace_).last(words_),
                                                 [](std::uint64_t word) { return word != 0 && word != poison; });
@@ -184,6 +188,17 @@ std::vector<Setup> ragged_setups(const Problem& problem, const Variant& variant)
   Setup& decreasing = add({30, 10}, {0, 35}, 4, 4);
   decreasing.sequences.cu_seqlens_k = {0, 0, 35};
   decreasing.told.cu_seqlens_k = {30, std::numeric_limits<std::int32_t>::min(), 35};
+  // Sequences of fewer queries than the second one are another kernel's.
+  Setup& mixed = add({4, 5, variant.B_r + 2}, {9, 30, 20}, 9, 9);
+  mixed.fewest_queries = 5;
+  mixed.sequences.seqused_q = {0, 5, variant.B_r + 2};
+  mixed.told.seqused_q = {4, 5, variant.B_r + 2};
+  if (stays) {
+    // Groups that begin and end inside a sequence, before and behind ones whose heads are stacked, or not.
+    Setup& groups = add({9, variant.B_r + 3, 16, 3, 70, 21, 80, 2}, {20, 30, 16, 9, 200, 25, 90, 8}, 9, 2);
+    groups.problem.heads_q = 3;
+    groups.group = 4;
+  }
   // Lengths that fill tiles, so that a block too many or a bank conflict shows in what shared memory delivers.
   add({variant.B_r + variant.B_c, variant.B_r}, {(variant.B_r / variant.B_c + 2) * variant.B_c, 3 * variant.B_c},
       variant.B_c, 0)

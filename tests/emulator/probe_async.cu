@@ -97,6 +97,7 @@ enum Which {
   named_vote_among_waits,
   named_lacks_a_warp,
   named_left_half_full,
+  named_by_other_warps,
   registers_change_hands,
   registers_that_nobody_gives,
   registers_of_odd_number,
@@ -353,6 +354,8 @@ inline void stores(const ProbeParams& p) {
 inline void named(const ProbeParams& p) {
   const u32 warp = warp_index();
   const u32 own = tile(0) + lane_index() * 16;
+  if (p.which == named_by_other_warps && warp < 4) named_barrier_wait(6 + warp / 2, 64);  // @own
+  if (p.which == named_by_other_warps && warp < 2) return named_barrier_wait(7, 64);      // @other's
   if (warp > 1) return;
   if (p.which == named_number_zero) named_barrier_wait(0, 64);                           // @zero barrier
   if (p.which == named_part_of_a_warp) named_barrier_wait(1, 48);                        // @part
@@ -512,7 +515,7 @@ extern "C" void probe_async(const ProbeParams p) {
   if (p.which <= matrices_onto_mbarrier) return matrices(p);
   if (p.which <= stored_of_mbarrier) return stores(p);
   if (p.which == loaded_of_handed_over) return load_handed_over(p);
-  if (p.which <= named_left_half_full) return named(p);
+  if (p.which <= named_by_other_warps) return named(p);
   if (p.which <= registers_given_up) return registers(p);
   products(p);
 }

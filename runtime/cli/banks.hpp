@@ -1,7 +1,7 @@
 // Which lines of an emitted source meet bank conflicts in shared memory.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,7 @@
 // attune bench: how fast the kernels are on this GPU.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>

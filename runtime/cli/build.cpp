@@ -1,6 +1,7 @@
 #include "runtime/cli/build.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,8 @@
 // attune cache: what was compiled at run time and kept on disk.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <memory>

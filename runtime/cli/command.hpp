@@ -1,8 +1,11 @@
 // What a subcommand of the attune tool is, and the list of them.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+namespace CLI {
+class App;
+}
 
 namespace attune::cli {
 

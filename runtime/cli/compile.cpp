@@ -1,5 +1,7 @@
 // attune compile: spec -> cubins, with a resource table.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <memory>

@@ -1,6 +1,8 @@
 // attune completion: a script that has a shell complete commands, options and their words.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,8 @@
 // attune doctor: what this machine has, and what to do about the rest.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,6 +1,8 @@
 // attune explain: which kernels serve a problem, which were refused and why, and into how many parts a cache's keys
 // fall.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <memory>
 #include <optional>

@@ -1,6 +1,7 @@
 #include "runtime/cli/failure.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <utility>
 

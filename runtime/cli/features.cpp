@@ -1,5 +1,7 @@
 // attune features: what is served, on which GPUs, by kernels of which template.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <memory>
 

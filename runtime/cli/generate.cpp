@@ -1,5 +1,7 @@
 // attune generate: spec -> sources and a manifest.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <memory>

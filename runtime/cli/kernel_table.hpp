@@ -1,7 +1,7 @@
 // Compiled kernels, of the library or of a bundle, as a table and as JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>

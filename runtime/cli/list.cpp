@@ -1,5 +1,7 @@
 // attune list: the kernels that are embedded in the library, or those of a bundle.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <memory>
 

@@ -1,7 +1,6 @@
 // What the machine under the tool has: a GPU, compilers.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -14,6 +13,10 @@
 #include "runtime/compiler/compile.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/gpu/driver.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace attune::cli {
 

@@ -1,6 +1,7 @@
 #include "runtime/cli/mask_blocks.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 #include "runtime/cli/number_options.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <cmath>

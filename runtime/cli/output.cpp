@@ -1,6 +1,7 @@
 #include "runtime/cli/output.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <cstdlib>

@@ -1,6 +1,8 @@
 // attune pack: spec -> a bundle of compiled kernels, for machines and programs without a compiler.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <filesystem>

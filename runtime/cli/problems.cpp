@@ -1,6 +1,7 @@
 #include "runtime/cli/problems.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <type_traits>
 #include <utility>

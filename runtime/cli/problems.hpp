@@ -1,12 +1,15 @@
 // The problems a person can name on the command line.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "runtime/operations/decode/problem.hpp"
 #include "runtime/operations/prefill/problem.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace attune::cli {
 

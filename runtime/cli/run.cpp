@@ -1,6 +1,8 @@
 // attune run: generate, compile, launch (on a GPU or in the emulator), compare with the reference.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>

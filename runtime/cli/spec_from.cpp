@@ -1,6 +1,8 @@
 // attune spec-from: from recorded calls, or from a model's config, to the specs of the kernels they need.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,7 @@
 #include "runtime/cli/specs.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <map>

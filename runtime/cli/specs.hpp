@@ -1,12 +1,15 @@
 // From spec files on the command line to variants and sources, with every problem told.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "generator/collect.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace attune::cli {
 

@@ -1,6 +1,8 @@
 // attune tune: which variant is fastest for which problem on this GPU.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -28,14 +28,6 @@ bool has_any_order(const Variant& variant) {
   return operation == Operation::backward_convert || (operation == Operation::backward && variant.deterministic == 0);
 }
 
-Sequences sequences_of(const Problem& problem) {
-  Sequences result;
-  if (!problem.ragged) return result;
-  result.cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q, problem.total_q);
-  result.cu_seqlens_k = cumulative_lengths(problem.batch, problem.seqlen_k, problem.total_k);
-  return result;
-}
-
 /// Where the results of the forward pass come from.
 enum class Forward {
   reference,
@@ -243,7 +235,7 @@ class BackwardTrial final : public Trial {
 
 /// Gives the i-th of a variant's problems what the variant is for. No window leaves most queries one key: their
 /// gradients would be what fp32 leaves of zeros.
-void add_features(Problem& problem, const Variant& variant, std::size_t i) {
+void add_backward_features(Problem& problem, const Variant& variant, std::size_t i) {
   constexpr std::array<std::pair<int, int>, 4> windows{{{20, 0}, {-1, 5}, {130, 70}, {3, -1}}};
   if (variant.window != 0) set_window(problem, windows[i % windows.size()].first, windows[i % windows.size()].second);
   if (variant.softcap != 0) problem.softcap = i % 2 == 0 ? 20.0F : 2.0F;
@@ -283,7 +275,7 @@ Trials small_backward_trials(const Variant& variant, std::uint64_t seed) {
                     .seqlen_k = shape.seqlen_k,
                     .head_dim = std::max(8, variant.head_dim - shape.less_dim),
                     .causal = variant.causal != 0};
-    add_features(problem, variant, trials.size() + 1);
+    add_backward_features(problem, variant, trials.size() + 1);
     trials.push_back(make_backward_trial(problem, variant, seed));
   }
   return trials;
@@ -300,7 +292,7 @@ std::vector<Variant> backward_companions(const Variant& variant, const Device& d
   Problem problem{.dtype = static_cast<Dtype>(variant.dtype), .head_dim = variant.head_dim};
   problem.seqlen_q = problem.seqlen_k = 300;
   problem.causal = variant.causal != 0;
-  add_features(problem, variant, 0);
+  add_backward_features(problem, variant, 0);
   problem.expressions = CallExpressions::of(variant);
   const BackwardProblem whole = BackwardProblem::of(problem, has_any_order(variant));
   const auto rows = whole.rows();

@@ -56,4 +56,16 @@ void make_paged(Problem& problem) {
   problem.total_k = 0;
 }
 
+Sequences sequences_of(const Problem& problem) {
+  Sequences result;
+  if (problem.ragged) result.cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q, problem.total_q);
+  if (problem.ragged && !problem.paged) {
+    result.cu_seqlens_k = cumulative_lengths(problem.batch, problem.seqlen_k, problem.total_k);
+  }
+  if (!problem.paged) return result;
+  for (int i = 0; i < problem.batch; ++i) result.seqused_k.push_back(problem.seqlen_k / (i + 1));
+  for (int page = problem.pages - 1; page >= 0; --page) result.block_table.push_back(page);
+  return result;
+}
+
 }  // namespace attune

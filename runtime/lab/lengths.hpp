@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/lab/reference.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 
 namespace attune {
@@ -21,5 +22,8 @@ void make_ragged(Problem& problem);
 /// Puts the keys and values of a problem in pages of 16: of its sequences the first has as many keys as before, the
 /// others have fewer.
 void make_paged(Problem& problem);
+
+/// What the kernels of such a problem are told of its sequences: empty where all have one length.
+Sequences sequences_of(const Problem& problem);
 
 }  // namespace attune

@@ -10,18 +10,6 @@
 namespace attune {
 namespace {
 
-Sequences sequences_of(const Problem& problem) {
-  Sequences result;
-  if (problem.ragged) result.cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q, problem.total_q);
-  if (problem.ragged && !problem.paged) {
-    result.cu_seqlens_k = cumulative_lengths(problem.batch, problem.seqlen_k, problem.total_k);
-  }
-  if (!problem.paged) return result;
-  for (int i = 0; i < problem.batch; ++i) result.seqused_k.push_back(problem.seqlen_k / (i + 1));
-  for (int page = problem.pages - 1; page >= 0; --page) result.block_table.push_back(page);
-  return result;
-}
-
 class PrefillTrial final : public Trial {
  public:
   PrefillTrial(const Problem& problem, std::uint64_t seed) : Trial(problem, sequences_of(problem), seed) {}
@@ -43,7 +31,7 @@ class PrefillTrial final : public Trial {
 };
 
 /// Gives the i-th of a variant's problems what the variant is for.
-void add_features(Problem& problem, const Variant& variant, std::size_t i) {
+void add_prefill_features(Problem& problem, const Variant& variant, std::size_t i) {
   // Narrow and wide, one side alone, both, and one that most rows see nothing through.
   constexpr std::array<std::pair<int, int>, 5> windows{{{20, 0}, {-1, 5}, {130, 70}, {3, -1}, {0, 0}}};
   if (variant.window != 0) set_window(problem, windows[i % windows.size()].first, windows[i % windows.size()].second);
@@ -92,7 +80,7 @@ Trials small_prefill_trials(const Variant& variant, std::uint64_t seed) {
                     .head_dim = std::max(8, variant.head_dim - shape.less_dim) - cut,
                     .head_dim_v = variant.head_dim_v == 0 ? 0 : variant.head_dim_v - shape.less_dim,
                     .causal = variant.causal != 0};
-    add_features(problem, variant, trials.size() + 1);
+    add_prefill_features(problem, variant, trials.size() + 1);
     trials.push_back(make_trial(problem, seed));
   }
   return trials;

@@ -13,17 +13,14 @@
 #include "runtime/registry/gpu_kernels.hpp"
 
 namespace attune {
-namespace {
-
-/// A GPU's kernels, and what launches them.
-struct Gpu {
-  GpuKernels kernels;
-  GpuExecutor executor{kernels.driver()};
-};
-
-}  // namespace
 
 struct Registry::State {
+  /// A GPU's kernels, and what launches them.
+  struct Gpu {
+    GpuKernels kernels;
+    GpuExecutor executor{kernels.driver()};
+  };
+
   explicit State(RegistryOptions options)
       : policy(options.policy),
         emulator_seed(options.emulator_seed),
@@ -81,7 +78,7 @@ struct Registry::State {
   }
 };
 
-Gpu& Registry::State::gpu() {
+Registry::State::Gpu& Registry::State::gpu() {
   if (Gpu* const known = opened.load(std::memory_order_acquire)) return *known;
   const std::lock_guard lock(opening);
   if (gpu_owner == nullptr) gpu_owner.reset(new Gpu{{policy, ready, *tuned, cache, counters, log}});
@@ -155,7 +152,7 @@ std::function<void()> Registry::share_context() {
 
 void Registry::finish() {
   if (state_->recorder != nullptr) state_->recorder->write_all();
-  if (Gpu* gpu = state_->opened.load(std::memory_order_acquire)) gpu->kernels.stop_background();
+  if (State::Gpu* gpu = state_->opened.load(std::memory_order_acquire)) gpu->kernels.stop_background();
 }
 
 attune_counters Registry::counters() const { return state_->counters.snapshot(); }

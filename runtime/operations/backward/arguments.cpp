@@ -35,11 +35,11 @@ struct Shapes {
 };
 
 /// Of attune_backward_args before it had expressions.
-constexpr std::size_t oldest_args_size =
+constexpr std::size_t oldest_backward_args =
     offsetof(attune_backward_args, dropout) + sizeof(attune_backward_args::dropout);
 
 BackwardProblem read_problem(const attune_backward_args& args) {
-  check_struct_size("attune_backward_args", args.struct_size, oldest_args_size);
+  check_struct_size("attune_backward_args", args.struct_size, oldest_backward_args);
   BackwardProblem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
                           .batch = args.batch,
                           .heads_q = args.heads_q,

@@ -16,14 +16,14 @@ namespace attune {
 namespace {
 
 constexpr int lanes = 32;
-constexpr int chunk = 8;                 // elements of a lane
+constexpr int lane_columns = 8;          // of one row
 constexpr int mma_rows = 16;             // that a warp of backward_convert has
 constexpr double least_occupancy = 0.9;  // of the thread blocks wanted; fewer are too few
 
 /// Rows of a thread block of backward_rows, whose lanes have 16 bytes of a row each.
 int block_rows_of(const Variant& variant) {
   int row_lanes = 4;
-  while (row_lanes < lanes && row_lanes * chunk < variant.head_dim) row_lanes *= 2;
+  while (row_lanes < lanes && row_lanes * lane_columns < variant.head_dim) row_lanes *= 2;
   return variant.warps * lanes / row_lanes;
 }
 
@@ -78,7 +78,7 @@ std::vector<std::string> common_refusals(const BackwardProblem& problem) {
   return found;
 }
 
-std::vector<std::string> refusals_of_whole(const void* problem, const Variant& variant) {
+std::vector<std::string> refusals_of_backward(const void* problem, const Variant& variant) {
   return part_refusals(Operation::backward, *static_cast<const BackwardProblem*>(problem), variant);
 }
 
@@ -98,7 +98,7 @@ Grid row_grid(const BackwardProblem& problem, long long rows, int block_rows) {
 
 }  // namespace
 
-const ProblemFacts BackwardProblem::facts = usual_facts<BackwardProblem>(refusals_of_whole);
+const ProblemFacts BackwardProblem::facts = usual_facts<BackwardProblem>(refusals_of_backward);
 std::vector<std::string> part_refusals(Operation part, const BackwardProblem& whole, const Variant& variant) {
   std::vector<std::string> found = common_refusals(whole);
   if (part == Operation::backward) {

@@ -26,7 +26,7 @@ const std::int32_t* used_queries(const attune_decode_args& args) {
 namespace {
 
 /// Of attune_decode_args before it had a softcap.
-constexpr std::size_t oldest_args_size = offsetof(attune_decode_args, splits) + sizeof(attune_decode_args::splits);
+constexpr std::size_t oldest_decode_args = offsetof(attune_decode_args, splits) + sizeof(attune_decode_args::splits);
 
 /// Whether the caller knows of the fields after splits.
 bool has_features(const attune_decode_args& args) {
@@ -63,7 +63,7 @@ Extents new_keys_of(const DecodeProblem& problem) {
 }
 
 DecodeProblem problem_of(const attune_decode_args& args) {
-  check_struct_size("attune_decode_args", args.struct_size, oldest_args_size);
+  check_struct_size("attune_decode_args", args.struct_size, oldest_decode_args);
   DecodeProblem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
                         .batch = args.batch,
                         .seqlen_q = args.seqlen_q,

@@ -75,7 +75,7 @@ DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, const Devi
 }
 
 /// As ProblemFacts has it.
-std::vector<std::string> refusals_of(const void* problem, const Variant& variant) {
+std::vector<std::string> refusals_of_decode(const void* problem, const Variant& variant) {
   return launch_refusals(variant, *static_cast<const DecodeProblem*>(problem));
 }
 
@@ -87,7 +87,7 @@ std::vector<std::string> launch_refusals(const Variant& variant, const DecodePro
                       problem.splits)};
 }
 
-const ProblemFacts DecodeProblem::facts = usual_facts<DecodeProblem>(refusals_of);
+const ProblemFacts DecodeProblem::facts = usual_facts<DecodeProblem>(refusals_of_decode);
 
 int blocks_per_multiprocessor(const Variant& variant, const Device& device) {
   const Resources needs = resources(variant);

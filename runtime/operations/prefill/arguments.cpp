@@ -17,7 +17,7 @@ namespace attune {
 namespace {
 
 /// Of attune_prefill_args before V had a head_dim of its own.
-constexpr std::size_t oldest_args_size = offsetof(attune_prefill_args, causal) + sizeof(attune_prefill_args::causal);
+constexpr std::size_t oldest_prefill_args = offsetof(attune_prefill_args, causal) + sizeof(attune_prefill_args::causal);
 
 /// Whether the caller knows of the fields after head_dim_v.
 bool has_features(const attune_prefill_args& args) {
@@ -128,7 +128,7 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
 
 /// What the shapes of a call say, its pointers and strides apart.
 Problem read_problem(const attune_prefill_args& args) {
-  check_struct_size("attune_prefill_args", args.struct_size, oldest_args_size);
+  check_struct_size("attune_prefill_args", args.struct_size, oldest_prefill_args);
   const bool has_head_dim_v = args.struct_size >= offsetof(attune_prefill_args, head_dim_v) + sizeof(args.head_dim_v);
   Problem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
                   .batch = args.batch,

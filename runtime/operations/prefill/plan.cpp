@@ -201,7 +201,7 @@ std::optional<Variant> choose_alike(std::span<const Variant> candidates, bool pa
 }
 
 // As ProblemFacts has them.
-std::vector<std::string> refusals_of(const void* problem, const Variant& variant) {
+std::vector<std::string> refusals_of_prefill(const void* problem, const Variant& variant) {
   return launch_refusals(variant, *static_cast<const Problem*>(problem));
 }
 std::optional<Variant> best_of(const void* problem, std::span<const Variant> candidates, const Device& device) {
@@ -250,7 +250,7 @@ std::vector<std::string> launch_refusals(const Variant& variant, const Problem& 
   return result;
 }
 
-const ProblemFacts Problem::facts = usual_facts<Problem>(refusals_of, best_of);
+const ProblemFacts Problem::facts = usual_facts<Problem>(refusals_of_prefill, best_of);
 
 std::optional<Variant> choose_prefill(std::span<const Variant> candidates, const Problem& problem,
                                       const Device& device) {

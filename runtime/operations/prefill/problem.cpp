@@ -12,7 +12,7 @@ namespace attune {
 namespace {
 
 constexpr int most_packed_heads = 64;  // the rows of a warpgroup
-constexpr int page_rows = 16;          // of which kernels may know that a page has a multiple
+constexpr int known_multiple = 16;     // of which kernels may know that a page has a multiple
 constexpr int most_fixed_ratio = 256;  // of heads, that a kernel can be for alone: gqa_ratio's maximum
 
 long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
@@ -61,7 +61,9 @@ Unmappable Problem::unmappable() const {
   return mappable_strides ? Unmappable::no : Unmappable::strides;
 }
 
-int Problem::page_multiple() const { return paged && mappable_pages && page_size % page_rows == 0 ? page_rows : 1; }
+int Problem::page_multiple() const {
+  return paged && mappable_pages && page_size % known_multiple == 0 ? known_multiple : 1;
+}
 
 long long Problem::rows(bool packed) const {
   return packed ? static_cast<long long>(seqlen_q) * (heads_q / heads_kv) : seqlen_q;

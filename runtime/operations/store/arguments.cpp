@@ -12,7 +12,7 @@ namespace attune {
 namespace {
 
 /// Of attune_store_kv_args before it could ask for a check.
-constexpr std::size_t oldest_args_size =
+constexpr std::size_t oldest_store_args =
     offsetof(attune_store_kv_args, rotations) + sizeof(attune_store_kv_args::rotations);
 
 bool knows_check(const attune_store_kv_args& args) {
@@ -28,7 +28,7 @@ Extents cache_of(const StoreProblem& problem) {
 }
 
 StoreProblem problem_of(const attune_store_kv_args& args) {
-  check_struct_size("attune_store_kv_args", args.struct_size, oldest_args_size);
+  check_struct_size("attune_store_kv_args", args.struct_size, oldest_store_args);
   return {.dtype = static_cast<Dtype>(raw(args.dtype)),
           .batch = args.batch,
           .tokens = args.tokens,

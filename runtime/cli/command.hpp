@@ -4,7 +4,7 @@
 #include <functional>
 
 namespace CLI {
-class App;
+class App;  // its headers take seconds
 }
 
 namespace attune::cli {

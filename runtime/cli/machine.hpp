@@ -15,7 +15,7 @@
 #include "runtime/gpu/driver.hpp"
 
 namespace CLI {
-class App;
+class App;  // its headers take seconds
 }
 
 namespace attune::cli {

@@ -1,7 +1,6 @@
 #include "runtime/cli/mask_blocks.hpp"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 

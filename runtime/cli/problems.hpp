@@ -8,7 +8,7 @@
 #include "runtime/operations/prefill/problem.hpp"
 
 namespace CLI {
-class App;
+class App;  // its headers take seconds
 }
 
 namespace attune::cli {

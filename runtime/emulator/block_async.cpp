@@ -4,6 +4,7 @@
 
 #include "runtime/emulator/block.hpp"
 #include "runtime/emulator/matrix_descriptor.hpp"
+#include "runtime/emulator/tensor_map.hpp"
 
 namespace attune::emulator {
 

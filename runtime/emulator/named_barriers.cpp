@@ -32,8 +32,9 @@ std::optional<std::string> NamedBarriers::arrive(unsigned id, unsigned warp, uns
   const Met& met = met_[id];
   if (!met.warps.empty() && std::ranges::find(met.warps, warp) == met.warps.end()) {
     return fmt::format(
-        "warp {} comes to named barrier {}, where warps {} met in line {}: each time it is to be the same", warp, id,
-        fmt::join(met.warps, ", "), met.line);
+        "warp {} comes to named barrier {}, where warps {} met in line {}: a barrier's warps must be the same each "
+        "time",
+        warp, id, fmt::join(met.warps, ", "), met.line);
   }
   if (barrier.threads == 0) {
     barrier.votes = votes;

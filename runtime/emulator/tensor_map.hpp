@@ -37,7 +37,7 @@ std::optional<TensorMap> read_map(const void* opaque);
 /// Where the 128-byte swizzle puts the byte that lies at this shared address without it: the 16-byte chunks of each 128
 /// bytes change places with the row among eight (PTX ISA, "Swizzle Modes").
 constexpr unsigned swizzle_128(unsigned address) { return address ^ (address >> 7 & 7) << 4; }
-constexpr unsigned chunk_bytes = 16;
+constexpr unsigned chunk_bytes = 16;  ///< moved as one by the swizzle
 
 /// The swizzle repeats after so many bytes, and has to start at a multiple of them.
 constexpr unsigned swizzle_atom = 1024;

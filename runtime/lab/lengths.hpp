@@ -23,7 +23,7 @@ void make_ragged(Problem& problem);
 /// others have fewer.
 void make_paged(Problem& problem);
 
-/// What the kernels of such a problem are told of its sequences: empty where all have one length.
+/// What the kernels of a ragged or paged problem are told of its sequences; empty where all have one length.
 Sequences sequences_of(const Problem& problem);
 
 }  // namespace attune

@@ -1,6 +1,6 @@
 // The arrays of a call that are no tensors of rows: lengths, places, positions, LSEs. Each goes into the member of the
 // call's arguments that points to it, and what that member points to is what the array must hold, as it is of the
-// operation's operands (runtime/call/operand.hpp).
+// operation's operands (runtime/call/operand.hpp); read_each_row() alone leaves that to its caller.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -66,8 +66,8 @@ void require_queries(std::int32_t max_seqlen_q, const Operand& q, std::int32_t b
 /// The LSE of a tensor, or its gradient: (batch, heads, seqlen) or (heads, total), contiguous.
 void read_lse(const float*& member, const First& first, const char* name, nanobind::handle array, const Operand& of);
 
-/// An element for each of a tensor's first `rows` rows: (batch, rows) or, of rows of all sequences, (rows,);
-/// contiguous.
+/// Returns an element for each of a tensor's first `rows` rows: (batch, rows) or, of rows of all sequences, (rows,);
+/// contiguous. Elements that are none of `accepted` are refused.
 Array read_each_row(const First& first, const char* name, nanobind::handle array,
                     std::initializer_list<Element> accepted, const Operand& of, std::int64_t rows);
 

@@ -37,7 +37,7 @@ std::string read_name(nb::handle given) {
   return name;
 }
 
-/// What the framework says of an array before it is checked; 1 of what is none of its arrays.
+/// An array's rank, before it is checked; 1 of what is none of the framework's arrays.
 int rank_of(const First& first, const char* name, nb::handle array) {
   return nb::isinstance(array, first.framework.array_type()) ? first.framework.read(name, array).rank : 1;
 }

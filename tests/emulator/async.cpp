@@ -252,7 +252,7 @@ TEST_CASE("a named barrier has a number from 1 to 15 and one count of threads, i
 }
 
 TEST_CASE("a named barrier is the same warps' each time: others could be counted among those who wait") {
-  check_fault_always("named_by_other_warps", {"named barrier 7, where warps", "to be the same"});
+  check_fault_always("named_by_other_warps", {"named barrier 7, where warps", "the same each time"});
 }
 
 TEST_CASE("registers are handed from warpgroup to warpgroup, and waited for") {

@@ -62,6 +62,7 @@ Experiment::Seen PlanExperiment::launch(const emulator::Kernel& kernel) {
   kernel_ = &kernel;
   std::ranges::copy(before_.empty() ? first_ : before_, memory_.begin());
   fault_.clear();
+  leaves_turns_ = false;
   call(Backend{kernels_, *this, nullptr});
   if (!fault_.empty()) return {Notice::fault};
   if (leaves_turns_ || !wrong(memory_).empty()) return {Notice::numbers};
@@ -97,11 +98,11 @@ void PlanExperiment::launch_step(const Step& step, bool is_own) {
     launch.grid.z = (heads + options_.group - 1) / options_.group;
   }
   const emulator::Kernel& kernel = is_own ? *kernel_ : static_cast<const EmulatedKernel&>(*step.kernel).kernel;
-  const std::vector<std::uint64_t> turns = turns_of(step.operands);
+  const std::vector<std::uint64_t> turns = is_own ? turns_of(step.operands) : std::vector<std::uint64_t>{};
   const emulator::Report report = kernel.run(launch);
   fault_ = report.fault;  // a launch after the one with the bug may meet anything
   if (!is_own) return;
-  leaves_turns_ = fault_.empty() && is_left(turns, turns_of(step.operands));
+  leaves_turns_ |= is_left(turns, turns_of(step.operands));
   wavefronts_ = 0;
   for (const emulator::BankSite& site : report.sites) wavefronts_ += site.wavefronts;
 }

@@ -183,7 +183,7 @@ std::vector<Setup> ragged_setups(const Problem& problem, const Variant& variant)
   Setup& longer = add({variant.B_r - 9, 0, 6}, {variant.B_c + 7, 0, 20}, 30, 0);
   longer.told.cu_seqlens_q[1] += 4;
   longer.told.cu_seqlens_k[1] += 3;
-  longer.told.seqused_k = {variant.B_c + 90, 0, -4};
+  longer.told.seqused_k = {variant.B_c + 90, 0, std::numeric_limits<std::int32_t>::min()};
   longer.sequences.seqused_k = {variant.B_c + 7, 0, 0};
   Setup& decreasing = add({30, 10}, {0, 35}, 4, 4);
   decreasing.sequences.cu_seqlens_k = {0, 0, 35};
@@ -243,7 +243,7 @@ std::vector<Setup> paged_setups(const Problem& problem, const Variant& variant) 
   if (stays) odd.problem.heads_q = 4;
   // Told more keys than the most, or fewer than none, and of no page for keys that no query sees.
   Setup& wild = add(4, {variant.B_c + 70, 0, 40}, 7, 9, 2);
-  wild.told.seqused_k = {std::numeric_limits<std::int32_t>::max(), -5, 40};
+  wild.told.seqused_k = {std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min(), 40};
   // The third one's rows, in pages 17 rows apart, would wrap around to page 0, which is no sequence's.
   const std::array nowhere{-1, wild.problem.pages, static_cast<std::int32_t>(0xf0f0f0f1U),
                            std::numeric_limits<std::int32_t>::min()};

@@ -354,8 +354,8 @@ inline void stores(const ProbeParams& p) {
 inline void named(const ProbeParams& p) {
   const u32 warp = warp_index();
   const u32 own = tile(0) + lane_index() * 16;
-  if (p.which == named_by_other_warps && warp < 4) named_barrier_wait(6 + warp / 2, 64);  // @own
-  if (p.which == named_by_other_warps && warp < 2) return named_barrier_wait(7, 64);      // @other's
+  if (p.which == named_by_other_warps && warp < 4) named_barrier_wait(6 + warp / 2, 64);
+  if (p.which == named_by_other_warps && warp < 2) return named_barrier_wait(7, 64);
   if (warp > 1) return;
   if (p.which == named_number_zero) named_barrier_wait(0, 64);                           // @zero barrier
   if (p.which == named_part_of_a_warp) named_barrier_wait(1, 48);                        // @part

@@ -12,7 +12,7 @@ namespace attune {
 namespace {
 
 constexpr int most_packed_heads = 64;  // the rows of a warpgroup
-constexpr int known_multiple = 16;     // of which kernels may know that a page has a multiple
+constexpr int known_multiple = 16;     // kernels may know that a page's rows are a multiple of it
 constexpr int most_fixed_ratio = 256;  // of heads, that a kernel can be for alone: gqa_ratio's maximum
 
 long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }

@@ -36,6 +36,16 @@ std::vector<std::string> all_options(const CLI::App* app) {
   return names;
 }
 
+/// The option that is nearest; for a letter alone, as in -o, those that begin with it.
+std::string meant_option(const std::string& name, const std::vector<std::string>& known) {
+  constexpr std::size_t letter_alone = 2;
+  if (name.size() != letter_alone) return meant_text(name, known);
+  std::vector<std::string> meant;
+  std::ranges::copy_if(known, std::back_inserter(meant),
+                       [&](const std::string& one) { return one.starts_with("-" + name); });
+  return meant.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(meant, " or "));
+}
+
 }  // namespace
 
 CLI::Validator one_of(std::vector<std::string> words) {
@@ -59,7 +69,7 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& ar
     if (is_option(name)) {
       const std::vector<std::string> known = all_options(command);
       if (std::ranges::find(known, name) != known.end()) continue;
-      return fmt::format("{} has no option '{}'{}", command->get_name(), name, meant_text(name, known));
+      return fmt::format("{} has no option '{}'{}", command->get_name(), name, meant_option(name, known));
     }
     const std::vector<std::string> known = command_names(*command);
     if (known.empty()) continue;  // its words are files and values

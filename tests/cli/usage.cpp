@@ -124,6 +124,7 @@ TEST_CASE("a mistyped command, option or word is told what was meant") {
            Mistake{{"cache", "lst"}, "cache has no command 'lst'; did you mean list?"},
            Mistake{{"run", "a.yaml", "--devise", "emulator"}, "run has no option '--devise'; did you mean --device?"},
            Mistake{{"run", "a.yaml", "--sed=5"}, "run has no option '--sed'; did you mean --seed?"},
+           Mistake{{"generate", "a.yaml", "-o", "b"}, "generate has no option '-o'; did you mean --out?"},
            Mistake{{"cache", "list", "--jsn"}, "list has no option '--jsn'; did you mean --json?"},
            Mistake{{"run", "a.yaml", "--device", "emulater"},
                    "none of auto, gpu, emulator, none; did you mean emulator?"},

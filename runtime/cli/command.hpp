@@ -3,9 +3,7 @@
 
 #include <functional>
 
-namespace CLI {
-class App;  // its headers take seconds
-}
+#include "runtime/cli/app.hpp"
 
 namespace attune::cli {
 

@@ -9,14 +9,11 @@
 #include <vector>
 
 #include "generator/arch.hpp"
+#include "runtime/cli/app.hpp"
 #include "runtime/cli/disassembly.hpp"
 #include "runtime/compiler/compile.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/gpu/driver.hpp"
-
-namespace CLI {
-class App;  // its headers take seconds
-}
 
 namespace attune::cli {
 

@@ -4,12 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cli/app.hpp"
 #include "runtime/operations/decode/problem.hpp"
 #include "runtime/operations/prefill/problem.hpp"
-
-namespace CLI {
-class App;  // its headers take seconds
-}
 
 namespace attune::cli {
 

@@ -6,10 +6,7 @@
 #include <vector>
 
 #include "generator/collect.hpp"
-
-namespace CLI {
-class App;  // its headers take seconds
-}
+#include "runtime/cli/app.hpp"
 
 namespace attune::cli {
 
